@@ -120,11 +120,17 @@ def _draw_prices(rng: Random, instance: Instance, plan: TinyPlan) -> dict[str, A
 
 
 def _draw_sent_price(rng: Random, instance: Instance, plan: TinyPlan) -> dict[str, Any]:
-    """Half of the time with receivers that pay nothing at the second filter (Adler's cost)."""
-    sent = rng.choice([0.1, 1.0, 5.0])
-    if rng.random() < 0.5:
-        return {"prices": replace(instance.prices, sent=sent)}
-    return {"prices": replace(instance.prices, sent=sent, beta0=0.0, beta1=0.0)}
+    """Adler's cost: what is received and what is sent, and no packets."""
+    prices = instance.prices
+    return {
+        "prices": Prices(
+            alpha0=rng.choice([0.2, 1.0, 3.0]),
+            beta0=0.0,
+            messages_per_packet=prices.messages_per_packet,
+            delay_s=prices.delay_s,
+            sent=rng.choice([0.1, 1.0, 5.0]),
+        )
+    }
 
 
 def _draw_weights(rng: Random, instance: Instance, plan: TinyPlan) -> dict[str, Any]:

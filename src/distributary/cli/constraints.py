@@ -25,7 +25,7 @@ from distributary.model import Constraints, Limits, Unit
 __all__ = ["ConstraintOptions", "LimitOptions", "check_profile"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LimitOptions:
     """What the network allows, and its receivers."""
 
@@ -52,11 +52,11 @@ class LimitOptions:
         """Whether the network or its receivers have limits."""
         return self.limits is not None or self.receivers is not None
 
-    def read_receivers(self, known: Collection[str]) -> ReceiverTable:
+    def read_receivers(self, known: Collection[str] | None = None) -> ReceiverTable:
         """Read the table of receivers, if there is one."""
         return ReceiverTable() if self.receivers is None else read_receivers(self.receivers, known)
 
-    def read_limits(self, receivers: Collection[str], count: Unit) -> Limits:
+    def read_limits(self, receivers: Collection[str] | None, count: Unit) -> Limits:
         """Read the limits; a name that is neither a profile nor a file is wrong usage."""
         rates = self.read_receivers(receivers).rates
         if self.limits is None:
@@ -67,7 +67,7 @@ class LimitOptions:
         return replace(limits, receiver_rates={**limits.receiver_rates, **rates})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ConstraintOptions(LimitOptions):
     """What a plan must keep to."""
 
@@ -100,9 +100,9 @@ class ConstraintOptions(LimitOptions):
         option("Table with columns set, flow: no two flows of a set may share a group.", LIMITS),
     ] = None
 
-    def read(self, receivers: Collection[str], count: Unit) -> Constraints:
+    def read_constraints(self, count: Unit) -> Constraints:
         """Read the tables and put the constraints together; options override the limits."""
-        limits = self.read_limits(receivers, count)
+        limits = self.read_limits(None, count)
         caps = dict(limits.receiver_rates)
         caps |= read_receiver_caps(self.receiver_caps) if self.receiver_caps else {}
         pinned = read_pins(self.pins) if self.pins else {}

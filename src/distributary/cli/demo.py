@@ -15,7 +15,6 @@ from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     LIMITS,
     OUTPUT,
-    Groups,
     OutputFormat,
     Seed,
     SparkOptions,
@@ -23,6 +22,7 @@ from distributary.cli.options import (
     reject_bad_values,
 )
 from distributary.cli.pipeline import print_run, run_job
+from distributary.cli.planner_options import Groups
 from distributary.workloads import DayParams, TradingFloor
 
 __all__ = ["demo"]

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Any
 
 import typer
 
 from distributary.cli.quantities import Rate, Seconds, Share, parse_moment
-from distributary.cost import FilteringPrices, Objective
-from distributary.planning import ALGORITHMS, Request, RequestSettings
+from distributary.cost import FilteringPrices
 
 __all__ = [
     "INPUT",
@@ -25,15 +24,11 @@ __all__ = [
     "SEARCH",
     "SPARK",
     "TABLE",
-    "AlgorithmName",
     "EventFile",
     "FilterFile",
-    "Groups",
     "Json",
     "Moment",
-    "ObjectiveName",
     "OutputFormat",
-    "PlannerOptions",
     "Publications",
     "Seed",
     "SparkOptions",
@@ -55,15 +50,6 @@ LIMITS, SEARCH, PRICES = "Limits", "Search", "Prices"
 NETWORK, SPARK = "Network", "Spark"
 
 TABLE = "Parquet, CSV or JSON lines (by extension), or a folder of such files"
-BUDGET_HELP = (
-    "How long to search for a plan, such as 30s or 2m. `best` turns it into a fixed amount of "
-    "work, so the same seed and budget give the same plan on any machine; the clock stops it only "
-    "after 2.5 times the budget, and it then reports that it was cut short. `optimal` and "
-    "`optimal-shared` stop when the time is over. The other algorithms ignore it."
-)
-ALGORITHM_HELP = (
-    "Planning algorithm: one of " + ", ".join(a.label for a in ALGORITHMS.values()) + "."
-)
 
 
 def option(help: str, panel: str, *names: str, **limits: Any) -> typer.models.OptionInfo:
@@ -111,51 +97,7 @@ Publications = Annotated[
     str, option("Publication log: a file, a folder, or a table in Spark's catalogue.", INPUT)
 ]
 
-# --- the planner ----------------------------------------------------------------------------------
-
-Groups = Annotated[int, option("Maximum number of multicast groups in the plan.", LIMITS, min=1)]
 Seed = Annotated[int, seed_option(SEARCH)]
-ObjectiveName = Annotated[
-    Objective, option("Cost by which an algorithm chooses among the plans it tries.", SEARCH)
-]
-AlgorithmName = Annotated[str, option(ALGORITHM_HELP, SEARCH, "--algorithm")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerOptions:
-    """The size of a plan, the prices it is made for, and the search."""
-
-    groups: Groups
-    sessions: Annotated[
-        int | None,
-        option(
-            "Maximum number of sessions in the plan.", LIMITS, min=1, show_default="one per group"
-        ),
-    ] = None
-    alpha: Annotated[
-        float, option("Cost of one message at the session filter (any unit).", PRICES)
-    ] = 1.0
-    beta: Annotated[
-        float, option("Cost of one message at the flow filter (same unit).", PRICES)
-    ] = 1.0
-    budget: Annotated[Seconds, duration_option(BUDGET_HELP, SEARCH)] = Seconds("30s")
-    seed: Seed = 0
-
-    def select_prices(self) -> FilteringPrices:
-        """Make prices of the two options; invalid ones are wrong usage."""
-        return filtering_prices(self.alpha, self.beta)
-
-    def make_request(self, **settings: Unpack[RequestSettings]) -> Request:
-        """Make the request for a plan, with more settings; what it refuses is wrong usage."""
-        whole: RequestSettings = {
-            "prices": self.select_prices(),
-            "seed": self.seed,
-            "budget_s": float(self.budget),
-            **settings,
-        }
-        with reject_bad_values():
-            return Request(groups=self.groups, sessions=self.sessions, **whole)
-
 
 # --- output and Spark -----------------------------------------------------------------------------
 

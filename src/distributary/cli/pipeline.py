@@ -19,10 +19,8 @@ from distributary.cli.options import (
     OUTPUT,
     SEARCH,
     SPARK,
-    AlgorithmName,
     Json,
     Moment,
-    PlannerOptions,
     Publications,
     SparkOptions,
     duration_option,
@@ -31,6 +29,7 @@ from distributary.cli.options import (
     reject_bad_values,
     share_option,
 )
+from distributary.cli.planner_options import AlgorithmName, PlannerOptions
 from distributary.cli.quantities import ByteCount, Seconds, Share
 from distributary.cli.report import CURVE_GROUPS
 from distributary.cli.stages import call_on_spark, print_address, show_stages
@@ -105,7 +104,7 @@ class LogOptions:
     ] = Share("100%")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunPlanner(PlannerOptions):
     """How the plan is made, and from which."""
 
@@ -176,7 +175,7 @@ def pipeline_run(
             publications=logs.publications,
             subscriptions=logs.subscriptions,
             filters=logs.filters,
-            request=planner.make_request(algorithm=planner.algorithm),
+            request=planner.read_request(algorithm=planner.algorithm),
             window=TimeWindow(since=logs.since, until=logs.until),
             rate_half_life=_to_timedelta(logs.rate_half_life),
             presence_half_life=_to_timedelta(logs.presence_half_life),

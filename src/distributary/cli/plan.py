@@ -10,7 +10,6 @@ import typer
 
 from distributary import cost, planning
 from distributary.cli.console import notes, print_json, results, show_progress
-from distributary.cli.constraints import ConstraintOptions
 from distributary.cli.intake import DemandFiles, intake_document, print_intake
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
@@ -18,17 +17,12 @@ from distributary.cli.options import (
     LIMITS,
     OUTPUT,
     SEARCH,
-    AlgorithmName,
     Json,
-    ObjectiveName,
     OutputFormat,
-    PlannerOptions,
     option,
-    rate_option,
     reject_bad_values,
 )
-from distributary.cli.price_options import ChannelOptions, PacketOptions
-from distributary.cli.quantities import Rate
+from distributary.cli.planner_options import AlgorithmName, PlannerOptions
 from distributary.cli.summary import (
     cost_table,
     duplication_sentence,
@@ -37,7 +31,6 @@ from distributary.cli.summary import (
     load_tables,
     unicast_sentence,
 )
-from distributary.cost import PacketPrices
 from distributary.files import (
     ReadDemand,
     evaluation_document,
@@ -70,12 +63,11 @@ class PlanFiles(DemandFiles):
     ] = "mean"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SolverOptions(PlannerOptions):
-    """The algorithm and what it takes into account."""
+    """The algorithm, and the plan that it starts from."""
 
     algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
-    objective: ObjectiveName = "filtering"
     previous: Annotated[
         Path | None, option("Plan folder to start from and improve (best only).", SEARCH, "--from")
     ] = None
@@ -88,60 +80,15 @@ class SolverOptions(PlannerOptions):
             show_default="no limit",
         ),
     ] = None
-    max_sent: Annotated[
-        float | None,
-        option(
-            "Allow flows in several sessions, sending at most this multiple of all rates.",
-            LIMITS,
-            min=1,
-        ),
-    ] = None
 
-    def make_whole_request(self, packets: PacketOptions, channel: ChannelOptions) -> Request:
-        """Make the request, but for what has to be read from the tables."""
-        prices = packets.choose(self.select_prices())
-        return self.make_request(
+    def read_whole_request(self, count: Unit) -> Request:
+        """Make the request, but for what has to be read from the rates."""
+        return self.read_request(
+            count,
             algorithm=self.algorithm,
-            objective=self.objective,
-            prices=prices,
-            channel=channel.make_prices(),
-            packing=None if isinstance(prices, PacketPrices) else packets.packing,
             previous=None if self.previous is None else read_previous(self.previous),
             max_moves=self.max_moves,
-            max_sent=self.max_sent,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnicastOptions:
-    """What may go by unicast."""
-
-    unicast_receivers: Annotated[
-        int | None,
-        option("Allow unicast for flows with at most this many receivers.", LIMITS, min=1),
-    ] = None
-    unicast_links: Annotated[
-        int | None,
-        option("Maximum number of (receiver, flow) pairs served by unicast.", LIMITS, min=0),
-    ] = None
-    unicast_rate: Annotated[
-        Rate | None,
-        rate_option(
-            "Maximum rate sent by unicast beyond one copy of each flow, given as --group-cap.",
-            LIMITS,
-        ),
-    ] = None
-
-    def make_limits(self, count: Unit) -> planning.UnicastLimits | None:
-        """Make the limits, if any flow may go by unicast."""
-        links = self.unicast_links
-        rate = None if self.unicast_rate is None else self.unicast_rate.count_in(count)
-        if self.unicast_receivers is not None:
-            with reject_bad_values():
-                return planning.UnicastLimits(self.unicast_receivers, links, rate)
-        if links is not None or rate is not None:
-            raise typer.BadParameter("--unicast-links and --unicast-rate need --unicast-receivers")
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,24 +106,15 @@ class PlanOutput:
 def plan(
     files: PlanFiles,
     solver: SolverOptions,
-    packets: PacketOptions,
-    channel: ChannelOptions,
-    constraints: ConstraintOptions,
-    unicast: UnicastOptions,
     output: PlanOutput,
 ) -> None:
     """Decide which session and group carry each flow, and which groups each receiver joins."""
     if (files.column is None) == (solver.algorithm.lower() == "by-column"):
         raise typer.BadParameter("--algorithm by-column needs --column, and no other takes it")
-    request = solver.make_whole_request(packets, channel)
-    with reject_bad_values():
-        request = request.replace(unicast=unicast.make_limits(files.count or "messages"))
+    request = solver.read_whole_request(files.count or "messages")
     inputs = files.read(on_peak=files.plan_on == "peak")
     interest = inputs.demand.interest
-    within = constraints.read(interest.receivers, inputs.demand.unit)
-    weights = constraints.read_receivers(interest.receivers).weights
-    with reject_bad_values():
-        request = request.replace(constraints=within, receiver_weights=weights)
+    solver.check_receivers(inputs.demand)
     if files.column is not None:
         request = request.replace(labels=read_labels(files.rates, files.column, interest.flows))
     with show_progress() as progress, reject_bad_values():

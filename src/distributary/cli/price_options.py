@@ -27,7 +27,7 @@ def delay_option(help: str, panel: str, shown: str) -> typer.models.OptionInfo:
     return option(help, panel, parser=Delay, metavar="TIME", show_default=shown)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PacketOptions:
     """What packets cost, and how the sender fills them."""
 
@@ -75,7 +75,7 @@ class PacketOptions:
         return read_prices(self.calibration, self.packing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ChannelOptions:
     """The prices of the channel cost."""
 

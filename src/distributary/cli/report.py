@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +12,12 @@ from distributary import cost, planning
 from distributary.cli.console import results, show_progress
 from distributary.cli.intake import DemandFiles, print_intake
 from distributary.cli.option_groups import takes_groups
-from distributary.cli.options import OUTPUT, option
+from distributary.cli.options import OUTPUT, option, reject_bad_values
+from distributary.cli.planner_options import TermOptions
 from distributary.cli.price_options import OwnPrices
 from distributary.extras import require
 from distributary.files import read_plan, read_stored_terms, replace_file
-from distributary.model import Demand
+from distributary.model import Demand, weigh_receivers
 from distributary.planning import compare_algorithms, cost_curve
 from distributary.report import Report, render_report
 
@@ -31,6 +31,7 @@ def report(
     plan: Annotated[Path, typer.Argument(help="Plan folder.")],
     files: DemandFiles,
     own: OwnPrices,
+    within: TermOptions,
     out: Annotated[Path, option("HTML file to write.", OUTPUT)] = Path("report.html"),
     compare: Annotated[
         bool,
@@ -39,13 +40,21 @@ def report(
         ),
     ] = True,
 ) -> None:
-    """Write a self-contained HTML page about a plan."""
+    """Write a self-contained HTML page about a plan.
+
+    The plans that it is compared with for other numbers of groups keep the terms given; those of
+    other algorithms know none.
+    """
     require("report")
     terms = read_stored_terms(plan)
     prices, channel = own.choose(terms), own.choose_channel(terms)
+    settings = within.read_terms(files.count or terms.count)
+    settings["receiver_weights"] = settings["receiver_weights"] or terms.receiver_weights
     inputs = files.read(usual_count=terms.count)
-    stored = read_plan(plan, inputs.demand.interest)
-    weights = terms.weigh(inputs.demand.interest)
+    interest = inputs.demand.interest
+    within.check_receivers(inputs.demand)
+    stored = read_plan(plan, interest)
+    weights = weigh_receivers(interest, settings["receiver_weights"])
     print_intake(inputs)
     algorithm = str(stored.metadata.get("algorithm", "a plan from elsewhere"))
     seed = stored.metadata.get("seed")
@@ -61,7 +70,7 @@ def report(
         parameters={"interest": str(files.interest), "rates": str(files.rates)},
     )
     if compare:
-        page = _add_comparison(page, inputs.demand, terms.receiver_weights)
+        page = _add_comparison(page, inputs.demand, settings)
     write_report(page, out)
     results.print(f"the report is {out}", markup=False)
 
@@ -72,17 +81,17 @@ def write_report(page: Report, out: Path) -> None:
         file.write(render_report(page).encode())
 
 
-def _add_comparison(page: Report, demand: Demand, weights: Mapping[str, float]) -> Report:
+def _add_comparison(page: Report, demand: Demand, terms: planning.RequestSettings) -> Report:
     known = page.algorithm in planning.ALGORITHMS
-    request = planning.Request(
-        groups=page.evaluation.groups,
-        sessions=page.evaluation.sessions,
-        algorithm=page.algorithm if known else planning.DEFAULT_ALGORITHM,
-        prices=page.filtering_prices,
-        channel=page.channel_prices,
-        receiver_weights=weights,
-        seed=page.seed or 0,
-    )
+    settings: planning.RequestSettings = {
+        "algorithm": page.algorithm if known else planning.DEFAULT_ALGORITHM,
+        "prices": page.filtering_prices,
+        "channel": page.channel_prices,
+        "seed": page.seed or 0,
+        **terms,
+    }
+    with reject_bad_values():
+        request = planning.Request(page.evaluation.groups, page.evaluation.sessions, **settings)
     with show_progress() as progress:
         return replace(
             page,

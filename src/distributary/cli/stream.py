@@ -17,13 +17,13 @@ from distributary.cli.options import (
     LIMITS,
     OUTPUT,
     SEARCH,
-    PlannerOptions,
     SparkOptions,
     duration_option,
     option,
     reject_bad_values,
     share_option,
 )
+from distributary.cli.planner_options import PlannerOptions
 from distributary.cli.quantities import Seconds, Share
 from distributary.cli.stages import print_address
 
@@ -58,7 +58,7 @@ class LogFolders:
     ] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FollowingOptions(PlannerOptions):
     """How the first plan is made, and when it changes."""
 
@@ -108,7 +108,7 @@ def pipeline_stream(
             out=out,
             subscriptions=logs.subscriptions,
             publications=logs.publications,
-            request=planner.make_request(),
+            request=planner.read_request(),
             trigger=timedelta(seconds=logs.trigger),
             rate_window=timedelta(seconds=logs.rate_window),
             late=timedelta(seconds=logs.late),

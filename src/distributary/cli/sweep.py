@@ -19,19 +19,22 @@ from distributary.cli.console import print_json, results, show_progress, wide_re
 from distributary.cli.intake import DemandFiles, intake_document, print_intake
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
-    BUDGET_HELP,
     LIMITS,
     OUTPUT,
     PRICES,
     SEARCH,
-    AlgorithmName,
     Json,
-    ObjectiveName,
     Seed,
     duration_option,
     filtering_prices,
     option,
     reject_bad_values,
+)
+from distributary.cli.planner_options import (
+    BUDGET_HELP,
+    AlgorithmName,
+    ObjectiveName,
+    TermOptions,
 )
 from distributary.cli.price_options import ChannelOptions, PacketOptions
 from distributary.cli.quantities import Seconds
@@ -111,6 +114,7 @@ def sweep(
     files: DemandFiles,
     curves: CurveOptions,
     search: SearchOptions,
+    terms: TermOptions,
     packets: PacketOptions,
     channel: ChannelOptions,
     out: Annotated[
@@ -132,16 +136,19 @@ def sweep(
         if len(prices) > 1:
             raise typer.BadParameter("--calibration replaces --alpha and --beta: give one of them")
         prices = [packets.choose(filtering_prices(prices[0].alpha, prices[0].beta))]
+    settings: planning.RequestSettings = {
+        "algorithm": search.algorithm,
+        "objective": search.objective,
+        "channel": channel.make_prices(),
+        "packing": None if packets.calibration else packets.packing,
+        "seed": search.seed,
+        "budget_s": float(search.budget),
+        **terms.read_terms(files.count or "messages"),
+    }
     with reject_bad_values():
-        request = planning.Request(
-            groups=1,
-            algorithm=search.algorithm,
-            objective=search.objective,
-            channel=channel.make_prices(),
-            seed=search.seed,
-            budget_s=float(search.budget),
-        )
+        request = planning.Request(groups=1, **settings)
     inputs = files.read()
+    terms.check_receivers(inputs.demand)
     with show_progress() as progress:
         result = run_sweep(inputs.demand, request, numbers, limits, prices, progress)
     if not result.points:
@@ -154,7 +161,7 @@ def sweep(
             "interest": str(files.interest),
             "rates": str(files.rates),
             **{name.replace("_", "-"): value for name, value in asdict(curves).items()},
-            **_given_prices(packets, channel),
+            **_given_options(terms, packets, channel),
             "count": files.count,
             "algorithm": request.solver.name,
             "objective": None if search.objective == "filtering" else search.objective,
@@ -173,10 +180,12 @@ def sweep(
         results.print(f"written: {out / CSV_FILE}, {out / PAGE_FILE}", markup=False)
 
 
-def _given_prices(packets: PacketOptions, channel: ChannelOptions) -> dict[str, str | None]:
-    """The options for prices that are not as by default, as words of a command line."""
-    given = {**asdict(packets), **asdict(channel)}
-    usual = {**asdict(PacketOptions()), **asdict(ChannelOptions())}
+def _given_options(
+    terms: TermOptions, packets: PacketOptions, channel: ChannelOptions
+) -> dict[str, str | None]:
+    """The terms and prices that are not as by default, as words of a command line."""
+    given = {**asdict(terms), **asdict(packets), **asdict(channel)}
+    usual = {**asdict(TermOptions()), **asdict(PacketOptions()), **asdict(ChannelOptions())}
     return {
         name.replace("_", "-"): None if value == usual[name] else str(value)
         for name, value in given.items()
@@ -291,6 +300,7 @@ def _document(result: SweepResult) -> dict[str, Any]:
         "capped": result.capped,
         "repeated": result.repeated,
         "skipped": result.skipped,
+        "infeasible": [asdict(point) for point in result.infeasible],
         "points": _rows(result),
         "knees": [
             {

@@ -53,4 +53,11 @@ def _price_plan(demand: Demand, request: Request) -> float:
         found = plan(demand, request).plan
     except InfeasibleError:
         return math.inf
-    return objective_cost(found, demand, request.search.objective, request.prices)
+    return objective_cost(
+        found,
+        demand,
+        request.search.objective,
+        request.prices,
+        request.channel,
+        request.weigh(demand.interest),
+    )

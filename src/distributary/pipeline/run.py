@@ -23,6 +23,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from distributary import __version__
+from distributary.cost import PacketPrices
 from distributary.errors import InputError, PlanError
 from distributary.files import (
     ReadDemand,
@@ -291,6 +292,8 @@ def _check_executors_can(job: Job) -> None:
         "limits, pins and sets of flows": bool(terms.constraints),
         "unicast": terms.unicast is not None,
         "--max-sent": terms.max_sent is not None,
+        "weights of receivers": bool(terms.receiver_weights),
+        "prices of packets": isinstance(job.request.prices, PacketPrices),
     }
     refused = [name for name, is_asked in asked.items() if is_asked]
     if refused:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from distributary.cost import Evaluation
-from distributary.model import Demand
+from distributary.errors import InfeasibleError
+from distributary.model import Constraints, Demand
 from distributary.planning.make import make_plan
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.request import ALGORITHMS, Request
@@ -72,17 +73,23 @@ class CurvePoint:
 def compare_algorithms(
     demand: Demand, request: Request, progress: Progress = silent
 ) -> list[Compared]:
-    """Plan with every other algorithm that scales, with the same demand, sizes and seed."""
+    """Plan with every other algorithm that scales, with the same demand, sizes and seed.
+
+    The terms that only `best` supports are left out.
+    """
     left_out = {
         *EXACT,
         request.solver.name,
         *(["by-column"] if request.search.labels is None else []),
     }
     others = [a for a in ALGORITHMS.values() if a.name not in left_out]
+    plain = request.replace(
+        constraints=Constraints(), unicast=None, max_sent=None, previous=None, max_moves=None
+    )
     rows = []
     for done, algorithm in enumerate(others):
         progress(Step(f"comparing {algorithm.name}", done, len(others)))
-        made = make_plan(demand, request.replace(algorithm=algorithm.name))
+        made = make_plan(demand, plain.replace(algorithm=algorithm.name))
         rows.append(Compared.of(algorithm.label, made.evaluation, seconds=made.seconds))
     progress(Step("comparing", len(others), len(others)))
     return rows
@@ -93,7 +100,8 @@ def cost_curve(
 ) -> list[CurvePoint]:
     """The relative excess with other numbers of groups.
 
-    Each number is tried with one session per group, and with the request's sessions per group.
+    Each number is tried with one session per group, and with the request's sessions per group. A
+    number with which no plan keeps the terms has no point.
     """
     per_group = max(1, request.size.most_sessions // request.size.groups)
     sizes = [
@@ -110,7 +118,10 @@ def cost_curve(
             sessions=n_sessions,
             budget_s=min(request.search.budget_s, SECONDS_PER_POINT),
         )
-        excess = make_plan(demand, point).evaluation.filtering.relative_excess
+        try:
+            excess = make_plan(demand, point).evaluation.filtering.relative_excess
+        except InfeasibleError:
+            continue
         points.append(CurvePoint(n_groups, n_sessions, excess))
     progress(Step("trying groups", len(sizes), len(sizes)))
     return points

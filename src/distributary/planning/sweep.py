@@ -10,6 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from distributary.cost import Prices, channel_cost, filtering_cost
+from distributary.errors import InfeasibleError
 from distributary.model import Demand
 from distributary.planning.knee import ROUNDING, Knee, find_knee
 from distributary.planning.progress import Progress, Step, silent
@@ -18,6 +19,7 @@ from distributary.planning.solve import plan
 
 __all__ = [
     "ONE_PER_GROUP",
+    "InfeasiblePoint",
     "SessionLimit",
     "SweepCurve",
     "SweepPoint",
@@ -101,8 +103,9 @@ class SweepResult:
     """Every curve, by prices and then sessions, and what became of the combinations requested.
 
     Of `asked` combinations of groups, sessions and prices, `repeated` equal another one, `skipped`
-    have fewer sessions than groups, and all others are points. `capped` combinations had more
-    groups or sessions than there are flows and were reduced to that number.
+    have fewer sessions than groups, and for those in `infeasible` no plan keeps the terms; all
+    others are points. `capped` combinations had more groups or sessions than there are flows and
+    were reduced to that number.
     """
 
     algorithm: str
@@ -114,11 +117,21 @@ class SweepResult:
     capped: int
     repeated: int
     skipped: int
+    infeasible: tuple[InfeasiblePoint, ...] = ()
 
     @property
     def points(self) -> tuple[SweepPoint, ...]:
         """The points of all curves, one curve after the other."""
         return tuple(point for curve in self.curves for point in curve.points)
+
+
+@dataclass(frozen=True, slots=True)
+class InfeasiblePoint:
+    """Numbers of groups and sessions with which no plan keeps the terms, and why."""
+
+    groups: int
+    sessions: int
+    reason: str
 
 
 class _Size(NamedTuple):
@@ -146,7 +159,8 @@ def sweep(
     """Plan with every combination of groups, sessions and prices, otherwise as in the request.
 
     Without `prices`, those of the request are used. Combinations with fewer sessions than groups
-    are skipped; if no combination remains, the result has no points.
+    are skipped; if no combination remains, the result has no points. If no plan of any combination
+    keeps the terms, `InfeasibleError` says why the last one does not.
     """
     prices = (request.prices,) if prices is None else prices
     flows = len(demand.rate)
@@ -154,17 +168,25 @@ def sweep(
     settings = list(dict.fromkeys(_setting(flows, *combination) for combination in asked))
     feasible = [(limit, size) for limit, size in settings if size.groups <= size.sessions]
     requests = {size: request.replace(**size._asdict()) for _, size in feasible}
-    points = dict(zip(requests, _plan_sizes(demand, requests, progress, clock), strict=True))
+    tried = dict(zip(requests, _plan_sizes(demand, requests, progress, clock), strict=True))
+    points = {size: point for size, point in tried.items() if isinstance(point, SweepPoint)}
+    refused = {size: error for size, error in tried.items() if isinstance(error, InfeasibleError)}
+    if refused and not points:
+        raise refused[max(refused, key=lambda size: (size.groups, size.sessions))]
     return SweepResult(
         algorithm=request.solver.name,
         seed=request.search.seed,
         receivers=len(demand.interest.receivers),
         flows=flows,
-        curves=tuple(_curves(feasible, points)),
+        curves=tuple(_curves([each for each in feasible if each[1] in points], points)),
         asked=len(asked),
         capped=sum(n > flows or limit.at(n) > flows for _, limit, n in asked),
         repeated=len(asked) - len(settings),
         skipped=len(settings) - len(feasible),
+        infeasible=tuple(
+            InfeasiblePoint(size.groups, size.sessions, str(error))
+            for size, error in refused.items()
+        ),
     )
 
 
@@ -180,11 +202,14 @@ def _plan_sizes(
     requests: Mapping[_Size, Request],
     progress: Progress,
     clock: Callable[[], float],
-) -> Iterator[SweepPoint]:
+) -> Iterator[SweepPoint | InfeasibleError]:
     for done, request in enumerate(requests.values()):
         size = f"{request.size.groups:,} groups, {request.size.sessions:,} sessions"
         progress(step := Step(size, done, len(requests)))
-        yield _plan_point(demand, request, partial(_pass_on_best, progress, step), clock)
+        try:
+            yield _plan_point(demand, request, partial(_pass_on_best, progress, step), clock)
+        except InfeasibleError as error:
+            yield error
     progress(Step("planned", len(requests), len(requests)))
 
 

@@ -82,6 +82,11 @@ def notes_on(result: SweepResult) -> list[str]:
         (result.skipped, "with fewer sessions than groups: skipped"),
     )
     notes = [f"{count:,} of {result.asked:,} combinations {what}" for count, what in cases if count]
+    notes += [
+        f"with {point.groups:,} groups and {point.sessions:,} sessions there is no plan: "
+        f"{point.reason}"
+        for point in result.infeasible
+    ]
     if worse:
         are = "1 point is" if worse == 1 else f"{worse:,} points are"
         notes.append(
