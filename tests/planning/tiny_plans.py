@@ -257,14 +257,15 @@ def _group_limits(plan: TinyPlan, instance: Instance) -> Iterator[str]:
             if plan.group_of[session] == group
         ]
         packets = sum(instance.prices.packets(one) for one in loads)
-        if is_over(members, limits.group_members):
+        steps = limits.group_packets
+        most = [step.members for step in steps[-1:]]
+        if any(is_over(members, cap) for cap in (limits.group_members, *most)):
             yield f"group {group} has {members} members"
         if is_over(sum(loads), limits.group_rate):
             yield f"group {group} carries {sum(loads)}"
-        if limits.group_packets:
-            allowed = [step.packets for step in limits.group_packets if members <= step.members]
-            if not allowed or is_over(packets, allowed[0]):
-                yield f"group {group} carries {packets} packets to {members} members"
+        allowed = [step.packets for step in steps if members <= step.members]
+        if allowed and is_over(packets, allowed[0]):
+            yield f"group {group} carries {packets} packets to {members} members"
 
 
 def _receiver_limits(plan: TinyPlan, instance: Instance) -> Iterator[str]:
