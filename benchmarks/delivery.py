@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import packet_prices
 from benchmarks.delivery_filters import filters
 from benchmarks.delivery_headline import headline
 from benchmarks.delivery_receivers import NETWORK, PAYLOAD, one_group, place, stored
@@ -339,6 +340,8 @@ _INSIDE: dict[str, Callable[[], Section]] = {
     "delivery_headline": headline,
     "delivery_recovery": recovery,
     "delivery_subscribing": subscribing,
+    "packet_prices": packet_prices.predicted,
+    "packet_delivery": packet_prices.delivered,
 }
 
 
