@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from distributary.files import (
         read_demand,
         read_interest,
+        read_limits,
         read_plan,
+        read_previous,
         read_rates,
         write_interest,
         write_plan,
@@ -42,12 +44,13 @@ if TYPE_CHECKING:
         Interest,
         Limits,
         PacketStep,
+        Packing,
         Plan,
         Rates,
         broken_constraints,
         plan_problems,
     )
-    from distributary.planning import ALGORITHMS, Request, Solution, Step, plan
+    from distributary.planning import ALGORITHMS, Request, Solution, Step, UnicastLimits, plan
 
 __version__ = "0.1.0"
 
@@ -58,11 +61,11 @@ _ROOM_OF = {
         "cost": "ChannelPrices Evaluation FilteringPrices OperatingPrices PacketPrices evaluate",
         "errors": "DistributaryError InfeasibleError InputError MissingRateError OutputError "
         "PlanError",
-        "files": "read_demand read_interest read_plan read_rates write_interest write_plan "
-        "write_rates",
-        "model": "Constraints Demand Interest Limits PacketStep Plan Rates broken_constraints "
-        "plan_problems",
-        "planning": "ALGORITHMS Request Solution Step plan",
+        "files": "read_demand read_interest read_limits read_plan read_previous read_rates "
+        "write_interest write_plan write_rates",
+        "model": "Constraints Demand Interest Limits PacketStep Packing Plan Rates "
+        "broken_constraints plan_problems",
+        "planning": "ALGORITHMS Request Solution Step UnicastLimits plan",
     }.items()
     for name in names.split()
 }
@@ -85,12 +88,14 @@ __all__ = [
     "OutputError",
     "PacketPrices",
     "PacketStep",
+    "Packing",
     "Plan",
     "PlanError",
     "Rates",
     "Request",
     "Solution",
     "Step",
+    "UnicastLimits",
     "__version__",
     "broken_constraints",
     "evaluate",
@@ -98,7 +103,9 @@ __all__ = [
     "plan_problems",
     "read_demand",
     "read_interest",
+    "read_limits",
     "read_plan",
+    "read_previous",
     "read_rates",
     "write_interest",
     "write_plan",
