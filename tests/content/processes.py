@@ -370,11 +370,12 @@ class Network:
         for name, process in self.processes.items():
             broker = process.host.broker
             sizes = dict(broker.sizes)
-            marks = sizes.pop("marks")
+            sizes.pop("marks")
+            marks = {*broker._routed, *broker._served} - broker.core.advertisements.hops.keys()
             if any(sizes.values()) or broker.unfinished.own:
                 found.append(f"{name} still holds {sizes}")
-            if marks > 2 * len(broker.core.advertisements.hops):
-                found.append(f"{name} remembers {marks} numbers")
+            if marks:
+                found.append(f"{name} remembers numbers of {marks}, which have ended")
         return found
 
     def find_missing(self) -> list[str]:

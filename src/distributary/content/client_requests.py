@@ -37,7 +37,7 @@ from distributary.content.protocol import (
     Unadvertise,
     Unsubscribe,
 )
-from distributary.content.sessions import Session, Sessions, hop_of
+from distributary.content.sessions import Session, Sessions, client_of, hop_of
 from distributary.content.settling import Settling, Waiting
 from distributary.errors import InputError
 from distributary.machines.actions import Save, SetTimer
@@ -197,6 +197,14 @@ class ClientRequests:
         if session.expires is None:
             return self.leave(session, now)
         return self._set_timers(session, session.expires)
+
+    def restart_ending(self) -> None:
+        """After a restart: let advertisements settle that end when all under them is delivered.
+
+        Until then nobody knows who wants what is still to be delivered.
+        """
+        for name, (hop, number) in self.broker.core.ending.items():
+            self.settling.add(Waiting(client_of(hop), _ADVERTISEMENT, number, name))
 
     def end(self, session: Session, now: float) -> Actions:
         """End a session: its subscriptions and advertisements, and everything that waits."""

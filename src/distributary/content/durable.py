@@ -21,7 +21,8 @@ brokers can forget up to which number they have routed and served it.
 
 *New advertisements are announced by a barrier.* Subscriptions need time to travel towards a new
 advertisement. Until its barrier comes back, publications under it go to all neighbours that have
-not passed the barrier, whether they have subscribed or not.
+not passed the barrier, whether they have subscribed or not. After a restart there must be a barrier
+for every advertisement, also for one that ends: see `BrokerHost.start`.
 
 *Publications wait for room.* A neighbour gets no more publications while it has not finished those
 that it has, and a broker does not finish one while a client of it has no room for it. So everything
@@ -70,7 +71,6 @@ _NUMBERS_PER_INCARNATION = 2**40
 
 DEFAULT_TIMING = Timing()
 DEFAULT_LIMITS = LinkLimits()
-_MOST_ENDED = 10_000  # advertisements of which a broker knows that they have ended
 SAVE_PAUSE = 2.0  # seconds until what a neighbour has said is saved
 
 
@@ -114,7 +114,6 @@ class DurableBroker:
         self._barriers = Barriers()
         self._routed: dict[Name, int] = {}  # the last publication of each advertisement
         self._served: dict[Name, int] = {}  # the last one delivered to this broker's clients
-        self._ended: dict[Name, None] = {}  # advertisements, the latest last
         self.laggards = Laggards(clients.has_room)
         self._clients = clients
         self._saved = dict(recovery.saved)
@@ -324,9 +323,6 @@ class DurableBroker:
         """Forget an advertisement that has ended; all that was published under it is finished."""
         if advertisement in self.core.advertisements:
             return []
-        self._ended[advertisement] = None
-        if len(self._ended) > _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
         self._routed.pop(advertisement, None)
         served = self._served.pop(advertisement, None)
         return [] if served is None else [Save(("served", advertisement), None)]
@@ -374,14 +370,14 @@ class DurableBroker:
         if key in self.unfinished:
             self.unfinished.add_sender(key, (hop, number))
             return []
-        routed = self._routed.get(advertisement, 0)
-        if publication.number <= routed or self._has_ended(advertisement):
+        if publication.number <= self._routed.get(advertisement, 0):
             self._acknowledge(hop, number, now)
             return []
         self._routed[advertisement] = publication.number
         left = self.incomplete - {hop}
+        unheard = self._barriers.find_unheard(advertisement) - {hop}
         for neighbour in left:
-            self.queues[neighbour].add(publication, sure=False)
+            self.queues[neighbour].add(publication, sure=neighbour in unheard)
         actions: list[Action] = []
         is_local = False
         for action in self.core.route(hop, publication, now):
@@ -394,7 +390,7 @@ class DurableBroker:
                 is_local = True
             else:
                 actions.append(action)
-        for neighbour in self._barriers.find_unheard(advertisement) - left - {hop}:
+        for neighbour in unheard - left:
             self.queues[neighbour].add(publication)
             left.add(neighbour)
         if is_local and publication.number > self._served.get(advertisement, 0):
@@ -406,14 +402,6 @@ class DurableBroker:
         is_own = hop not in self.connections
         self.unfinished.add(publication, (hop, number), left, is_own=is_own)
         return [*actions, Save(("publication", *key), publication)] if is_own else actions
-
-    def _has_ended(self, advertisement: Name) -> bool:
-        """Whether an advertisement has ended, and its marks are forgotten.
-
-        Everything under it is finished then, but a broker whose neighbour has restarted may repeat
-        a publication that it took over from a former incarnation of the publisher's broker.
-        """
-        return advertisement in self._ended and advertisement not in self.core.advertisements
 
     def _on_finished(self, who: str, publication: Publication, now: float) -> list[Action]:
         """A neighbour or a client has finished a publication."""

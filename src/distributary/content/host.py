@@ -179,6 +179,7 @@ class BrokerHost:
                 actions += self.broker.forget_client(str(hop), now)
         for session in self.sessions.all():
             actions += self._clients.restart(session, now)
+        self._clients.restart_ending()
         self._saved = {}
         return self._finish(actions, now)
 

@@ -63,10 +63,17 @@ class LinkQueue:
     def restart(self, barriers: Iterable[Barrier], kept: Iterable[Publication]) -> None:
         """Begin anew after either side has restarted.
 
-        The barriers come first: publications under their new advertisements must not pass them.
+        The barriers come first: publications under their advertisements must not pass them. These
+        publications are sure, since brokers behind the neighbour may have them from before.
         """
-        again: list[QueuedMessage] = [*barriers, *kept]
-        rest = [each for each in self._waiting if isinstance(each[0], Publication)]
+        first = [*barriers]
+        announced = {name for each in first for name in each.advertisements}
+        rest = [
+            (each, sure or each.advertisement in announced)
+            for each, sure in self._waiting
+            if isinstance(each, Publication)
+        ]
+        again: list[QueuedMessage] = [*first, *kept]
         self._waiting = deque([*((each, True) for each in again), *rest])
         self.waiting_bytes = sum(_measure(each) for each, _ in self._waiting)
         self.unfinished = self.unfinished_bytes = 0
