@@ -97,3 +97,37 @@ def test_a_sweep_says_at_which_numbers_of_groups_no_plan_keeps_the_terms(
     ran = cli(*sweep, "--groups", "1,2,3", "--group-cap", "1")
     assert ran.status == 1
     assert_one_line(ran)
+
+
+LOGS = ("--subscriptions", "subscriptions", "--publications", "publications")
+PLANNING = {
+    "plan": ("plan", "--groups", "2", "--out", "out"),
+    "pipeline run": ("pipeline", "run", *LOGS, "--groups", "2", "--out", "out"),
+    "pipeline stream": ("pipeline", "stream", *LOGS, "--groups", "2", "--out", "out"),
+    "sweep": ("sweep", "--groups", "2"),
+    "report": ("report", "made"),
+}
+
+
+@pytest.mark.parametrize("name", PLANNING)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--limits", "nosuch"), "no profile and no file is called 'nosuch'"),
+        (("--group-cap", "0"), "0"),
+        (("--group-cap", "800Mbit"), "--count bytes"),
+        (("--unicast-links", "3"), "--unicast-receivers"),
+        (("--max-sent", "0.5"), "greater than or equal to 1"),
+    ],
+    ids=lambda value: "".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_terms_are_wrong_usage_in_every_command_before_any_work(
+    cli: CommandLine, inputs: tuple[str, ...], name: str, words: tuple[str, ...], said: str
+) -> None:
+    if name == "report":
+        assert plan_to(cli, inputs, "made").status == 0
+    files = () if name.startswith("pipeline") else inputs
+    ran = cli(*PLANNING[name], *files, *words)
+    assert ran.status == 2, ran
+    assert said in " ".join(ran.err.split())
+    assert not (cli.folder / "out").exists()

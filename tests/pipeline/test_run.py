@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from distributary.cost import evaluate
+from distributary.cost import evaluate, plan_loads
 from distributary.errors import DistributaryError, InfeasibleError, InputError
 from distributary.files import read_demand, read_flow_filters, read_plan
 from distributary.model import (
@@ -355,19 +355,20 @@ def test_interest_beyond_the_limit_of_the_driver_is_planned_on_executors(
 def test_a_plan_from_logs_keeps_its_limits_or_is_refused_in_one_line(
     spark: SparkSession, logs: Path, done: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
-    out, evaluation = tmp_path / "out", done[1].evaluation
-    assert evaluation is not None
-    most = float(evaluation.loads.group_rate.max())
-    within = Constraints(Limits(group_rate=0.9 * most, group_members=20))
-    run(spark, job(logs, out, request=REQUEST.replace(constraints=within)))
-    demand = read_demand(out / "interest", out / "rates").demand
+    out = tmp_path / "out"
+    before = read_demand(done[0] / "interest", done[0] / "rates", count="bytes").demand
+    most = float(plan_loads(done[1].plan, before).group_rate.max())
+    within = Constraints(Limits(group_rate=0.95 * most, group_members=20))
+    told = run(spark, job(logs, out, request=REQUEST.replace(constraints=within), count="bytes"))
+    assert told.manifest["plan"]["count"] == "bytes"
+    demand = read_demand(out / "interest", out / "rates", count="bytes").demand
     kept = read_plan(out / "plan", demand.interest).plan
     assert broken_constraints(kept, demand, within) == ()
-    before = contents(out)
+    written = contents(out)
     nothing = REQUEST.replace(constraints=Constraints(Limits(group_rate=1e-6)))
     with pytest.raises(InfeasibleError, match=r"infeasible: .*1e-06"):
         run(spark, job(logs, out, request=nothing))
-    assert contents(out) == before
+    assert contents(out) == written
 
 
 def test_the_need_of_the_driver_grows_with_pairs_and_with_seats() -> None:

@@ -37,6 +37,7 @@ from distributary.cli.stream import pipeline_stream
 from distributary.cli.summary import cost_table, headline, saving_lines
 from distributary.cli.topic_proposals import pipeline_topics
 from distributary.extras import require
+from distributary.model import Unit
 from distributary.planning import compare_algorithms, cost_curve
 from distributary.report import Report, render_report, render_run
 from distributary.report.wording import stored_headline
@@ -95,6 +96,10 @@ class LogOptions:
         Seconds | None,
         duration_option("Plan on each flow's busiest period of this length, such as 1m.", INPUT),
     ] = None
+    count: Annotated[
+        Unit,
+        option("What rates, costs and caps count: messages, or bytes by their mean size.", INPUT),
+    ] = "messages"
     max_flows: Annotated[
         int, option("With --filters: maximum number of flows to make of them.", INPUT, min=1)
     ] = 1_000
@@ -175,12 +180,13 @@ def pipeline_run(
             publications=logs.publications,
             subscriptions=logs.subscriptions,
             filters=logs.filters,
-            request=planner.read_request(algorithm=planner.algorithm),
+            request=planner.read_request(logs.count, algorithm=planner.algorithm),
             window=TimeWindow(since=logs.since, until=logs.until),
             rate_half_life=_to_timedelta(logs.rate_half_life),
             presence_half_life=_to_timedelta(logs.presence_half_life),
             floor=logs.floor,
             peak_window=_to_timedelta(logs.plan_on_peak),
+            count=logs.count,
             max_flows=logs.max_flows,
             max_bad=float(logs.max_bad),
             previous=planner.previous,

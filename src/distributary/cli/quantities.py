@@ -125,7 +125,7 @@ class Rate(float):
         except ValueError:
             raise typer.BadParameter(
                 f"{self._text!r} is in bytes, but the rates are in messages: give a number of "
-                "messages, or --count bytes"
+                "messages, or --count bytes where the command takes it"
             ) from None
 
     def __str__(self) -> str:

@@ -22,6 +22,8 @@ from distributary.planning import MadePlan, Request, make_plan, moves_between
 __all__ = ["FollowedPlan", "find_unserved", "follow"]
 
 MOVED_SHARE = 0.02
+# The budget of the request is for the first plan; the next ones begin near their end.
+SECONDS_TO_COMPLETE, SECONDS_TO_MOVE = 0.5, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,9 @@ def _move_flows(
     demand: Demand, request: Request, previous: Previous, most: int, reference: float
 ) -> FollowedPlan:
     """The running plan completed for a demand, with at most `most` moves."""
-    made = make_plan(demand, request.replace(previous=previous, max_moves=most))
+    budget_s = min(request.search.budget_s, SECONDS_TO_MOVE if most else SECONDS_TO_COMPLETE)
+    request = request.replace(previous=previous, max_moves=most, budget_s=budget_s)
+    made = make_plan(demand, request)
     moves = moves_between(previous, made.solution.plan, made.solution.session_origin)
     known = sum(move.before is not None for move in moves)
     return FollowedPlan(made, reference, moves=known, new=len(moves) - known)

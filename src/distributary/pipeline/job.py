@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from distributary.cost import Evaluation
-from distributary.model import Demand, Plan, Previous
+from distributary.model import Demand, Plan, Previous, Unit
 from distributary.pipeline.ingest import TimeWindow
 from distributary.pipeline.times import to_micros
 from distributary.planning import Request
@@ -30,6 +30,7 @@ class Job:
 
     Interest comes from either `subscriptions` or `filters`. `previous` is the plan to compare with,
     and to start from if the moves are limited; by default the plan in `out`, if there is one.
+    `count` is what rates, costs and caps count.
     """
 
     out: Path
@@ -42,6 +43,7 @@ class Job:
     presence_half_life: timedelta | None = None
     floor: float | None = None
     peak_window: timedelta | None = None
+    count: Unit = "messages"
     max_flows: int = 1_000
     max_bad: float = 1.0
     previous: Path | None = None

@@ -225,7 +225,12 @@ def _make_plan(
 def _plan_on_driver(
     spark: SparkSession, job: Job, folder: Path, previous: Path | None, progress: Progress
 ) -> tuple[Demand, MadePlan]:
-    inputs = read_demand(folder / "interest", folder / "rates", on_peak=job.peak_window is not None)
+    inputs = read_demand(
+        folder / "interest",
+        folder / "rates",
+        on_peak=job.peak_window is not None,
+        count=job.count,
+    )
     # A repeated run must give the same bytes, so there is no time limit.
     request, demand = job.request.replace(patience=math.inf), inputs.demand
     unchanged = None
@@ -289,6 +294,7 @@ def _check_executors_can(job: Job) -> None:
         f"--algorithm {job.request.solver.name}": job.request.solver.name != "best",
         "--max-moves": job.max_moves is not None,
         "--restarts": job.restarts > 1,
+        "--count bytes": job.count == "bytes",
         "limits, pins and sets of flows": bool(terms.constraints),
         "unicast": terms.unicast is not None,
         "--max-sent": terms.max_sent is not None,
