@@ -177,3 +177,15 @@ def test_a_limit_in_bits_needs_a_demand_in_bytes(cli: CommandLine, inputs: tuple
     assert cli("evaluate", "p", *inputs, "--limits", "own.toml").status == 0
     cli.write("own.toml", '[groups]\nrate = "3kbit"\n')
     assert_one_line(plan_to(cli, inputs, "p", *words), "infeasible", "'d'", "400", "375")
+
+
+def test_a_report_shows_the_limits_that_it_is_given(
+    cli: CommandLine, inputs: tuple[str, ...]
+) -> None:
+    assert plan_to(cli, inputs, "p", "--groups", "1").status == 0
+    cli.write("own.toml", "[groups]\nmembers = 2\n")
+    words = ("--limits", "own.toml", "--no-compare", "--out", "page.html")
+    assert cli("report", "p", *inputs, *words).status == 0
+    page = (cli.folder / "page.html").read_text(encoding="utf-8")
+    assert "What the network allows" in page
+    assert "members of a group" in page

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -10,6 +11,7 @@ from plotly import graph_objects
 from plotly.offline import get_plotlyjs
 
 import distributary
+from distributary.model import LimitUse
 from distributary.report import Report, render_report
 from distributary.report.wording import SAVING_EXPLAINED, number, percent
 from tests.report import cases
@@ -217,3 +219,17 @@ def test_report_without_a_curve_says_so() -> None:
     page = page_of(cases.single())
     assert "No other numbers of groups were tried" in page
     assert "curve" not in charts_of(page)
+
+
+def test_limits_are_shown_against_their_use_where_there_are_any() -> None:
+    report = cases.small()
+    assert "What the network allows" not in page_of(report)
+    broken = LimitUse("rate of a receiver", f"receiver {cases.HOSTILE[0]!r}", 30.0, 12.0)
+    kept = LimitUse("members of a group", "group 7", 3.0, 12.0)
+    page = page_of(replace(report, limits=(kept, broken)))
+    assert cases.HOSTILE[0] not in page.replace(get_plotlyjs(), "")
+    (rows,) = re.findall(r'<section id="limits">(.*?)</section>', page, re.DOTALL)
+    text = Outline(rows).text
+    assert "What the network allows" in text
+    for word in ("group 7", percent(0.25), percent(2.5), number(30.0), number(12.0)):
+        assert word in text

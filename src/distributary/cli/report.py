@@ -17,7 +17,7 @@ from distributary.cli.planner_options import TermOptions
 from distributary.cli.price_options import OwnPrices
 from distributary.extras import require
 from distributary.files import read_plan, read_stored_terms, replace_file
-from distributary.model import Demand, weigh_receivers
+from distributary.model import Demand, limit_uses, weigh_receivers
 from distributary.planning import compare_algorithms, cost_curve
 from distributary.report import Report, render_report
 
@@ -69,6 +69,9 @@ def report(
         channel_prices=channel,
         parameters={"interest": str(files.interest), "rates": str(files.rates)},
     )
+    if limits := settings["constraints"].limits:
+        packing = own.choose_packing(terms)
+        page = replace(page, limits=limit_uses(stored.plan, inputs.demand, limits, packing))
     if compare:
         page = _add_comparison(page, inputs.demand, settings)
     write_report(page, out)

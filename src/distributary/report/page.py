@@ -36,6 +36,7 @@ from distributary.report.tables import (
     comparison_table,
     cost_terms,
     group_table,
+    limit_table,
     receiver_table,
     spread_table,
 )
@@ -80,6 +81,7 @@ def render_report(report: Report) -> str:
         groups=group_table(loads, wasted, report.evaluation.byte_loads),
         groups_lead=_groups_lead(report),
         group_chart=group_chart(loads),
+        limits=limit_table(report) if report.limits else None,
         receivers_lead=_receivers_lead(report),
         spread_chart=spread_chart(loads),
         intake_chart=intake_chart(loads, deliveries.delivered),

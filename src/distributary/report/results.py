@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from distributary.cost import ChannelPrices, Evaluation, FilteringPrices, Prices
-from distributary.model import Demand, Plan
+from distributary.model import Demand, LimitUse, Plan
 from distributary.planning import Compared, CurvePoint
 
 __all__ = ["Report", "comparison_rows"]
@@ -17,9 +17,9 @@ class Report:
     """Everything that the page shows.
 
     `evaluation` must be of this plan, for this demand, at these prices; the demand is in messages,
-    while the costs may count bytes. `comparison` holds the
-    other algorithms' plans only; the page itself adds flooding, unicast and this plan. `seconds` is
-    how long the planning took. `parameters` and `command` are shown unchanged.
+    while the costs may count bytes. `comparison` holds the other algorithms' plans only; the page
+    itself adds flooding, unicast and this plan. `limits` says how much of each limit the plan uses.
+    `seconds` is how long the planning took. `parameters` and `command` are shown unchanged.
     """
 
     title: str
@@ -33,6 +33,7 @@ class Report:
     channel_prices: ChannelPrices = field(default_factory=ChannelPrices)
     comparison: Sequence[Compared] = ()
     curve: Sequence[CurvePoint] = ()
+    limits: Sequence[LimitUse] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
 

@@ -18,6 +18,7 @@ __all__ = [
     "comparison_table",
     "cost_terms",
     "group_table",
+    "limit_table",
     "receiver_table",
     "spread_table",
 ]
@@ -180,6 +181,23 @@ def group_table(loads: Loads, wasted: Wasted, in_bytes: Loads | None = None) -> 
     columns = ["", "sessions", "flows", *rates, "members", "unwanted"]
     return PageTable(
         columns, rows, left_out=_describe_left_out(len(order) - len(rows), "lighter groups")
+    )
+
+
+def limit_table(report: Report) -> PageTable:
+    """What the plan uses of each limit, where it uses most."""
+    return PageTable(
+        ["limit", "used", "allowed", "share", "where"],
+        [
+            [
+                use.limit,
+                number(use.used),
+                number(use.allowed),
+                draw_bar(min(use.share, 1.0), percent(use.share)),
+                show_name(use.where),
+            ]
+            for use in report.limits
+        ],
     )
 
 
