@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -164,7 +164,7 @@ def test_events_are_printed_once_and_the_next_command_goes_on(
     with typing_later(broker, [(1, b"one"), (2, b"\xff"), (3, b"")]):
         ran = cli(*words, "2", "--json")
     assert ran.status == 0
-    assert ran.err == f"subscribed as 'ann' at {broker.service.address}\n"
+    assert ran.err == f"subscribed as 'ann' at {broker.service.address}, in a new session\n"
     told = [json.loads(line) for line in ran.out.splitlines()]
     assert told == [
         {"event": {"x": 1}, "payload": "one", "broker": "A", "number": 1, "publisher": "pub"},
@@ -178,6 +178,8 @@ def test_events_are_printed_once_and_the_next_command_goes_on(
     ]
     ran = cli(*words, "1")
     assert ran.out == 'A 3: {"x":3}\n'
+    found = "in the session from before, with 1 event waiting"
+    assert ran.err == f"subscribed as 'ann' at {broker.service.address}, {found}\n"
     with typing_later(broker, [(4, b"four")]):
         ran = cli(*SUBSCRIBE, "x < 5", *address(broker), "--count", "1")
     assert ran.out == 'A 4: {"x":4} four\n'
@@ -223,6 +225,55 @@ def test_missing_events_are_reported(cli: CommandLine, broker: Background) -> No
     assert first == {"report": "missed", "events": 2, "reason": "the outbox is full"}
     assert second["event"] == {"x": 1}
     assert "2 events are missing here" in ran.err
+
+
+@contextmanager
+def changing_later(broker: Background, **changed: str) -> Iterator[None]:
+    """Change what the broker refuses once somebody has subscribed, and cut his connection."""
+
+    def change() -> None:
+        wait_until(lambda: bool(getattr(broker.service.broker.session, "settled", ())))
+        for name, value in changed.items():
+            setattr(broker.service, name, value)
+        judged = broker.service.judged
+        broker.do(broker.service.cut_all)
+        if "refuses" in changed:
+            wait_until(lambda: broker.service.judged >= judged + 3)
+            broker.service.refuses = ""
+            broker.do(broker.service.publish, 1, b"")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    yield
+    thread.join()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_broker_that_refuses_the_client_for_now_is_named_once(
+    cli: CommandLine, broker: Background
+) -> None:
+    with changing_later(broker, refuses="it speaks version 2"):
+        ran = cli(*SUBSCRIBE, "x < 6", *address(broker), "--count", "1")
+    assert ran.status == 0
+    words = "the broker refuses the client: it speaks version 2; trying again"
+    assert ran.err.splitlines()[1:] == [f"warning: {broker.service.address}: {words}"]
+    assert ran.out == 'A 1: {"x":1}\n'
+
+
+def test_a_broker_that_no_longer_takes_the_token_ends_the_command(
+    cli: CommandLine, broker: Background
+) -> None:
+    with changing_later(broker, token="new"):
+        ran = cli(*SUBSCRIBE, "x < 6", *address(broker))
+    assert ran.status == 1
+    (line,) = ran.err.splitlines()[1:]
+    assert "the broker refused the connection: wrong token" in line
 
 
 def test_ctrl_c_ends_a_subscription_and_nothing_is_lost(

@@ -204,6 +204,7 @@ class PlainNetwork:
             tuple(session.subscriptions),
             tuple(session.advertisements),
             tuple(session.refused[-WINDOW:]),
+            len(session.outbox),
         )
         return [opened, *session.outbox]
 

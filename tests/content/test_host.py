@@ -198,6 +198,23 @@ def test_a_hello_that_does_not_fit_is_refused_in_words(hello: Hello, words: str)
     assert words in answer.reason
 
 
+@pytest.mark.parametrize(
+    ("hello", "is_final"),
+    [
+        (replace(HELLO, versions=(2, 5)), False),
+        (replace(HELLO, schema="x" * 32), False),
+        (replace(HELLO, name="a"), True),
+        (replace(HELLO, role="client", name="eve"), True),
+    ],
+)
+def test_a_wrong_name_is_refused_for_good_and_what_an_upgrade_mends_for_now(
+    hello: Hello, is_final: bool
+) -> None:
+    answer = judge_hello(hello, MINE, SCHEMA, proven="b" if hello.role == "client" else None)
+    assert isinstance(answer, Refusal)
+    assert answer.is_final is is_final
+
+
 def test_wire_versions_negotiate_the_newest_in_common() -> None:
     newer = replace(MINE, versions=(1, 3))
     answer = judge_hello(replace(HELLO, versions=(2, 9)), newer, SCHEMA)
@@ -366,6 +383,21 @@ def test_the_newest_connection_of_a_client_takes_its_session_over() -> None:
     assert opened.resumed
     assert host.on_message(1, Subscribe(1, "x = 1"), 2.0) == []
     assert host.statistics().violations == 0
+
+
+def test_a_client_that_is_back_learns_how_many_events_wait() -> None:
+    host = BrokerHost("a", SCHEMA, COVERING_POLICIES["merging"])
+    host.start(0.0)
+    for connection, name in enumerate(("ann", "bob"), start=1):
+        host.on_open(Peer(connection, "client", name), 0.0)
+        host.on_message(connection, OpenSession(most_events=3), 0.0)
+    host.on_message(1, Subscribe(1, "x = 1"), 0.0)
+    host.on_close(1, 1.0)
+    for number in range(1, 6):
+        host.on_message(2, Publish(number, {"x": 1, "y": 1}), 2.0)
+    host.on_open(Peer(3, "client", "ann"), 3.0)
+    (opened,) = sent(host.on_message(3, OpenSession(), 3.0), SessionOpened)
+    assert (opened.resumed, opened.waiting) == (True, 5)
 
 
 def test_an_advertisement_that_ends_early_survives_a_crash_with_its_publications() -> None:

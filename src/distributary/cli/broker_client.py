@@ -83,6 +83,7 @@ class BrokerChoice:
 
     def make_client(self, name: str, params: ClientParams | None = None) -> ContentClient:
         """Make the client."""
+        from distributary.cli.console import warn
         from distributary.content.client_actions import ClientParams
         from distributary.content.tcp import ContentClient, ContentClientSettings
 
@@ -97,4 +98,5 @@ class BrokerChoice:
             tls=self.make_tls(),
             insecure=self.insecure,
             settings=settings,
+            report=warn,
         )

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from distributary.cli.broker_client import BrokerChoice, ClientName
-from distributary.cli.console import notes
+from distributary.cli.console import notes, warn
 from distributary.cli.multicast_options import run_until_signal
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import OUTPUT, duration_option, option
@@ -102,11 +102,19 @@ def subscribe(
             subscription = await client.subscribe(filter)
             await _end_others(client)
             later = "" if subscription.is_settled else "; some brokers are away and follow later"
-            notes.print(f"subscribed as {name!r} at {choice.broker}{later}", markup=False)
+            found = _describe_session(client)
+            notes.print(f"subscribed as {name!r} at {choice.broker}{found}{later}", markup=False)
             return await _print_until(stop, subscription, printer)
 
     if not run_until_signal(work):
         raise typer.Exit(INTERRUPTED)
+
+
+def _describe_session(client: ContentClient) -> str:
+    if not client.is_resumed:
+        return ", in a new session"
+    waiting = f"{client.waiting:,} event{'' if client.waiting == 1 else 's'}"
+    return f", in the session from before, with {waiting} waiting"
 
 
 async def _end_others(client: ContentClient) -> None:
@@ -180,7 +188,7 @@ class _Printer:
         return f"{text} {payload}" if payload else text
 
     def _describe_loss(self, missed: EventsMissedError) -> str:
-        notes.print(f"[bold yellow]warning:[/] {escape(str(missed))}")
+        warn(str(missed))
         if not self._as_document:
             return ""
         report = {"report": "missed", "events": missed.count, "reason": missed.reason}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -20,12 +21,17 @@ from rich.progress import Progress as Bars
 if TYPE_CHECKING:
     from distributary.planning import Progress, Step
 
-__all__ = ["notes", "print_json", "results", "show_progress", "wide_results"]
+__all__ = ["notes", "print_json", "results", "show_progress", "warn", "wide_results"]
 
 results = Console(highlight=False, soft_wrap=True)
 # Wide enough for every figure: a narrow terminal wraps the lines but truncates no number.
 wide_results = Console(highlight=False, soft_wrap=True, width=120)
 notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def warn(line: str) -> None:
+    """Print a warning on stderr."""
+    notes.print(f"[bold yellow]warning:[/] {escape(line)}")
 
 
 def print_json(document: Mapping[str, Any]) -> None:

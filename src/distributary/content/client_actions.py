@@ -19,6 +19,7 @@ __all__ = [
     "HandEvent",
     "HandLoss",
     "HangUp",
+    "Lapse",
     "LostEvents",
     "ReceivedEvent",
     "Settle",
@@ -146,6 +147,14 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class Lapse:
+    """A subscription or an advertisement is not in place any more: the broker refuses it now."""
+
+    key: RequestKey
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class EndClient:
     """The broker has dismissed this client, and why; it must not connect again by itself."""
 
@@ -162,5 +171,6 @@ ClientAction = (
     | Complete
     | Fail
     | Settle
+    | Lapse
     | EndClient
 )

@@ -22,6 +22,7 @@ from distributary.content.client_actions import (
     EndClient,
     Fail,
     HangUp,
+    Lapse,
 )
 from distributary.content.client_answers import ClientAnswers, fail_publications, fail_unknown
 from distributary.content.client_deliveries import ClientDeliveries
@@ -324,6 +325,8 @@ class ClientMachine:
             self._texts.pop(key, None)
         elif self._move is not None and session is self._session:
             actions = self.fail_move(message.reason, now)
+        elif self._texts.pop(key, None) is not None:
+            actions = [Lapse(key, message.reason)]  # the broker has begun a new session
         return [*actions, *self._continue_move(now)]
 
     # --- sessions ---------------------------------------------------------------------------------

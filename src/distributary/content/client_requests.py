@@ -143,6 +143,7 @@ class ClientRequests:
             tuple(session.subscriptions),
             self._list_advertisements(session),
             session.refused,
+            len(session.outbox) + self.broker.laggards.count(hop_of(session.client)),
         )
         settled = [
             SendFrame(connection, Accepted(kind, number, True))

@@ -39,9 +39,11 @@ def judge_hello(
     `proven` is the name that the certificate or the token proved, None where names need no proof.
     The shell asks the host whether the link would close a cycle, by `BrokerHost.judge`.
     """
-    reason = _find_fault(hello.role, hello.name, mine, proven)
+    if fault := _find_fault(hello.role, hello.name, mine, proven):
+        return Refusal(fault, is_final=True)
+    reason = ""
     version = _common_version(hello.versions, mine.versions)
-    if not reason and version is None:
+    if version is None:
         reason = (
             f"wire versions {_show_versions(hello.versions)} of {hello.name!r} and "
             f"{_show_versions(mine.versions)} of {mine.name!r} have none in common: upgrade one"

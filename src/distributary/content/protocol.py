@@ -148,9 +148,14 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The connection is refused, and will be as long as nothing changes; `reason` is for people."""
+    """The connection is refused, and will be as long as nothing changes; `reason` is for people.
+
+    If `is_final`, the one who connects is not who it says or may not be, and should not try again.
+    Otherwise the other side may change, for example be upgraded.
+    """
 
     reason: str
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +271,8 @@ class SessionOpened:
     numbers are in place and need not be repeated; `published` is the last number that is stored. If
     not, the session is new, nothing is in place, and publications and deliveries count from 1.
     `window` is as in `Stored`. `refused` are the numbers up to `published` that were refused, as
-    far back as a window: their `Refused` may have been lost with a connection.
+    far back as a window: their `Refused` may have been lost with a connection. `waiting` is the
+    number of events that the broker has for the client.
     """
 
     session: int
@@ -276,6 +282,7 @@ class SessionOpened:
     subscriptions: tuple[int, ...] = ()
     advertisements: tuple[int, ...] = ()
     refused: tuple[int, ...] = ()
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class PlainService:
         self.holds = False
         self.refuses = ""
         self.token = ""
+        self.judged = 0  # handshakes
         self.address = ""
         self.connections: dict[int, LinkConnection] = {}
         self.links = Links(self)
@@ -44,9 +45,10 @@ class PlainService:
     def judge(self, greeting: bytes, proof: Proof) -> Admission | Rejection:
         hello = CODEC.decode(greeting)
         assert isinstance(hello, Hello)
-        reason = self.refuses or ("wrong token" if self.token != hello.token else "")
-        if reason:
-            return Rejection(reason, CODEC.encode(Refusal(reason)))
+        self.judged += 1
+        wrong = "wrong token" if self.token != hello.token else ""
+        if reason := self.refuses or wrong:
+            return Rejection(reason, CODEC.encode(Refusal(reason, is_final=bool(wrong))))
         welcome = Welcome(self.broker.name, 1, "", 1, ATTRIBUTES)
         return Admission(hello.name, CODEC, 1 << 24, CODEC.encode(welcome))
 

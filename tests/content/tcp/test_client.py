@@ -22,7 +22,7 @@ from distributary.content.errors import (
     FilterRefusedError,
     MoveFailedError,
 )
-from distributary.content.protocol import Dropped
+from distributary.content.protocol import Dropped, Refused
 from distributary.content.tcp import (
     ContentClient,
     ContentClientSettings,
@@ -303,6 +303,75 @@ async def test_brokers_that_are_away_or_refuse_are_named() -> None:
                 pass
         async with ContentClient(a.address, name="ann", token="secret") as client:
             await client.publish({"x": 1})
+
+
+@in_time
+async def test_a_broker_that_refuses_a_client_for_now_is_reported_once_per_reason() -> None:
+    lines: list[str] = []
+    async with open_ann(report=lines.append) as (client, a):
+        for count, reason in enumerate(("an upgrade", "another schema"), start=1):
+            a.refuses, judged = reason, a.judged
+            a.cut_all()
+            while a.judged < judged + 3:
+                await asyncio.sleep(0.01)
+            assert len(lines) == count
+            assert (
+                lines[-1] == f"{a.address}: the broker refuses the client: {reason}; trying again"
+            )
+        a.refuses = ""
+        await client.publish({"x": 1})
+        assert len(lines) == 2
+
+
+@in_time
+async def test_a_client_whose_token_is_no_longer_right_fails() -> None:
+    lines: list[str] = []
+    async with open_ann(report=lines.append) as (client, a):
+        subscription = await client.subscribe("x < 6")
+        a.token = "new"
+        a.cut_all()
+        with pytest.raises(BrokerRefusedError, match="wrong token"):
+            await subscription.get()
+        with pytest.raises(BrokerRefusedError, match="wrong token"):
+            await client.publish({"x": 1})
+        judged = a.judged
+        await asyncio.sleep(0.3)
+        assert (a.judged, lines) == (judged, [])
+
+
+@in_time
+async def test_a_subscription_fails_that_a_broker_without_the_session_refuses() -> None:
+    lines: list[str] = []
+    async with open_ann(report=lines.append) as (client, a):
+        subscription = await client.subscribe("x < 6")
+        await client.advertise("x < 5")
+        a.broker.session = None
+        a.network._keep = lambda session, kind, place, number, text: [  # type: ignore[method-assign]
+            Refused(kind, number, "there is no x")  # type: ignore[arg-type]
+        ]
+        a.cut_all()
+        with pytest.raises(EventsMissedError, match="no longer has the session"):
+            await subscription.get()
+        with pytest.raises(FilterRefusedError, match="'x < 6': there is no x"):
+            await subscription.get()
+        while not lines:
+            await asyncio.sleep(0.01)
+        assert lines == ["the broker refuses what this client advertised: there is no x"]
+
+
+@in_time
+async def test_a_client_knows_whether_its_session_existed_and_what_waits() -> None:
+    async with serve_plainly("a") as (a,):
+        async with ContentClient(a.address, name="ann") as client:
+            await client.subscribe("x < 6")
+            assert (client.is_resumed, client.waiting) == (False, 0)
+        a.publish(1)
+        a.publish(2)
+        async with ContentClient(a.address, name="ann") as client:
+            assert (client.is_resumed, client.waiting) == (True, 2)
+            a.cut_all()
+            await client.publish({"x": 9})
+            assert (client.is_resumed, client.waiting) == (True, 2)
 
 
 @in_time

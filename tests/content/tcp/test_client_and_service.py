@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from asyncio import TaskGroup
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from distributary.content.errors import EventRefusedError
+from distributary.content.errors import BrokerRefusedError, EventRefusedError
 from distributary.content.protocol import Welcome
 from distributary.content.tcp import ContentClient
-from distributary.machines.real import LinkConnection
+from distributary.content.tcp.trust import Trust
+from distributary.machines.real import LinkConnection, Tokens
 from tests.content.tcp.services import serve
 from tests.content.tcp.test_service import run
 
@@ -61,5 +63,22 @@ def test_values_of_numpy_arrive_and_what_cannot_be_sent_disturbs_nothing(tmp_pat
             await ann.publish({"price": np.int64(3)})
             assert (await anext(mine)).attributes == {"symbol": "IBM", "price": 2.5}
             assert (await anext(mine)).attributes == {"price": 3.0}
+
+    run(scenario)
+
+
+def test_a_broker_that_is_restarted_with_other_tokens_ends_its_clients(tmp_path: Path) -> None:
+    tokens = [Tokens({"client": {"ann": each * 20}}) for each in "ab"]
+
+    async def scenario() -> None:
+        async with AsyncExitStack() as stack:
+            async with serve(tmp_path, "A", trust=Trust(tokens=tokens[0])) as broker:
+                client = ContentClient(str(broker.address), name="ann", token="a" * 20)
+                ann = await stack.enter_async_context(client)
+                mine = await ann.subscribe("price > 1")
+            again = {"trust": Trust(tokens=tokens[1]), "listen": broker.address}
+            async with serve(tmp_path, "A", **again):
+                with pytest.raises(BrokerRefusedError, match="the token is not that of client"):
+                    await mine.get()
 
     run(scenario)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import Any, Self
@@ -17,6 +18,7 @@ from distributary.content.client_actions import (
     HandEvent,
     HandLoss,
     HangUp,
+    Lapse,
     LostEvents,
     ReceivedEvent,
     Settle,
@@ -36,7 +38,7 @@ from distributary.content.errors import (
     SessionRefusedError,
 )
 from distributary.content.event_form import EventForm
-from distributary.content.protocol import SendFrame, SessionOpened, Welcome
+from distributary.content.protocol import Refusal, SendFrame, SessionOpened, Welcome
 from distributary.content.tcp.client_settings import (
     ContentClientSettings,
     ContentClientStatistics,
@@ -51,6 +53,7 @@ from distributary.machines.real import DirectDriver, TlsFiles, own_tasks, parse_
 __all__ = ["ContentClient"]
 
 _LEAVE_WITHIN = 3.0  # seconds to write what is queued and close
+_WARN = logging.getLogger("distributary.content").warning
 _LOOK_AGAIN = 0.02  # seconds between looks at whether a move is over
 
 
@@ -61,6 +64,10 @@ class ContentClient:
     the broker, or resumes it. Broken connections are re-established. What is published while the
     client is away waits for it, for as long as its lease says; with `ephemeral` nothing is kept. A
     name is used by one process at a time.
+
+    `report` gets lines for people, which are logged otherwise: a broker refuses the client when it
+    connects again, and for now. If it refuses the client's name or token, the client fails with a
+    `BrokerRefusedError`.
     """
 
     def __init__(
@@ -74,6 +81,7 @@ class ContentClient:
         tls: TlsFiles | None = None,
         insecure: bool = False,
         settings: ContentClientSettings | None = None,
+        report: Callable[[str], None] = _WARN,
     ) -> None:
         parse_address(broker)
         self.settings = settings or ContentClientSettings()
@@ -99,6 +107,9 @@ class ContentClient:
         self._failure: LiveError | None = None
         self._form: EventForm | None = None
         self._connections = self._losses = 0
+        self._session = SessionOpened(0, False, 0, 0)  # when the client was opened
+        self._report = report
+        self._reported = ""  # why a broker has refused the client since it was last connected
         self._is_open = False
         self._stack = AsyncExitStack()
 
@@ -116,6 +127,7 @@ class ContentClient:
                 Complete: self._complete,
                 Fail: self._fail,
                 Settle: self._settle,
+                Lapse: self._lapse,
                 EndClient: self._end,
             },
             clock=time.time,
@@ -288,6 +300,16 @@ class ContentClient:
             raise ContentClientClosedError
         return self._form
 
+    @property
+    def is_resumed(self) -> bool:
+        """Whether there was a session of this name when the client was opened."""
+        return self._session.resumed
+
+    @property
+    def waiting(self) -> int:
+        """The number of events that the broker had for the client when it was opened."""
+        return self._session.waiting
+
     # --- moving -----------------------------------------------------------------------------------
 
     async def move(self, broker: str, *, abandon: bool = False) -> None:
@@ -442,6 +464,16 @@ class ContentClient:
         elif key.kind == "subscription" and key.number in self._subscriptions:
             self._subscriptions[key.number].note_settled()
 
+    def _lapse(self, actions: list[Lapse]) -> None:
+        for each in actions:
+            if each.key.kind == "advertisement":
+                del self._advertised[each.key.number]
+                self._report(f"the broker refuses what this client advertised: {each.reason}")
+            else:
+                lapsed = self._subscriptions.pop(each.key.number)
+                self._filters.discard(lapsed.filter)
+                lapsed.fail(FilterRefusedError(lapsed.filter, each.reason))
+
     def _end(self, actions: list[EndClient]) -> None:
         broker = self._machine.broker
         for each in actions:
@@ -450,6 +482,9 @@ class ContentClient:
                 if self._opened.is_set()
                 else SessionRefusedError(broker, each.reason)
             )
+        self._leave_all()
+
+    def _leave_all(self) -> None:
         for place in self._places.all():
             place.left.set()
 
@@ -463,21 +498,35 @@ class ContentClient:
     def _on_open(self, place: int, welcome: Welcome) -> None:
         self._form = EventForm(welcome.attributes)
         self._connections += 1
+        self._reported = ""
         self._perform(self._machine.on_open(place, time.time()))
 
     def _on_message(self, place: int, message: Any) -> None:
         self._perform(self._machine.on_message(place, message, time.time()))
-        if isinstance(message, SessionOpened):
+        if isinstance(message, SessionOpened) and not self._opened.is_set():
+            self._session = message
             self._opened.set()
         self._room.set()
 
     def _on_close(self, place: int) -> None:
         self._perform(self._machine.on_close(place, time.time()))
 
-    def _on_refused(self, place: Place, reason: str) -> None:
-        """A broker has refused the handshake: the first one ends the client, the next the move."""
+    def _on_refused(self, place: Place, refusal: Refusal) -> None:
+        """A broker has refused the handshake, or the client the broker.
+
+        When the client is opened, it fails; when it moves, the move does. Later it tries again,
+        unless that is of no use.
+        """
+        reason, machine = refusal.reason, self._machine
         place.trouble = f"it refused the connection: {reason}"
         if not self._opened.is_set():
             self._fail_all(BrokerRefusedError(place.broker, reason))
-        elif place.broker == self._machine.broker:
-            self._perform(self._machine.fail_move(place.trouble, time.time()))
+        elif machine.moving is not None:
+            if place.broker == machine.broker:
+                self._perform(machine.fail_move(place.trouble, time.time()))
+        elif refusal.is_final:
+            self._fail_all(BrokerRefusedError(place.broker, reason))
+            self._leave_all()
+        elif reason != self._reported:
+            self._reported = reason
+            self._report(f"{place.broker}: the broker refuses the client: {reason}; trying again")

@@ -78,28 +78,33 @@ def make_dialer(
     broker: str,
     credentials: Credentials,
     *,
-    on_refused: Callable[[str], None],
+    on_refused: Callable[[Refusal], None],
     on_trouble: Callable[[str], None],
 ) -> Dialer:
     """Make the dialer for a broker's address; connections have its `Welcome` as their peer.
 
-    `on_refused` hears why the broker or this client refused, `on_trouble` why there is no
-    connection.
+    `on_refused` hears why the broker or this client refused, each time, and `on_trouble` why there
+    is no connection.
     """
 
     def greet(proof: Proof) -> bytes | Rejection:
         if credentials.has_authority and BROKER_UNIT not in proof.units:
             reason = f"its certificate is not that of a broker: it lacks OU={BROKER_UNIT}"
-            on_refused(reason)  # before the token is sent
+            on_refused(Refusal(reason))  # before the token is sent
             return Rejection(reason)
         hello = Hello("client", credentials.name, WIRE_VERSIONS, token=credentials.token)
         return _CODEC.encode(hello)
 
     def judge(answer: bytes, proof: Proof) -> Admission | Rejection:
-        verdict = _judge(answer, proof, credentials)
-        if isinstance(verdict, Rejection):
-            on_refused(verdict.reason)
-        return verdict
+        welcome = _read_answer(answer)
+        if isinstance(welcome, Refusal):
+            on_refused(welcome)
+            return Rejection(welcome.reason)
+        fault = _find_fault(welcome, proof, credentials)
+        if fault:
+            on_refused(Refusal(fault))
+            return Rejection(fault, _CODEC.encode(Goodbye(fault)))
+        return Admission(welcome, _CODEC, LONGEST_FRAME)
 
     return Dialer(
         parse_address(broker),
@@ -111,20 +116,22 @@ def make_dialer(
     )
 
 
-def _judge(answer: bytes, proof: Proof, credentials: Credentials) -> Admission | Rejection:
+def _read_answer(answer: bytes) -> Welcome | Refusal:
     try:
-        welcome = _CODEC.decode(answer)
+        found = _CODEC.decode(answer)
     except MessageError as error:
-        return Rejection(f"it is not a broker ({error.reason})")
-    if isinstance(welcome, Refusal):
-        return Rejection(welcome.reason)
-    if not isinstance(welcome, Welcome):
-        return Rejection("it did not answer as a broker does")
+        return Refusal(f"it is not a broker ({error.reason})")
+    if isinstance(found, Welcome | Refusal):
+        return found
+    return Refusal("it did not answer as a broker does")
+
+
+def _find_fault(welcome: Welcome, proof: Proof, credentials: Credentials) -> str:
+    """Why the client does not accept a broker, or an empty text if it does."""
     mine = Identity("client", credentials.name)
     refusal = judge_welcome(welcome, mine, expected=None)
-    fault = "" if refusal is None else refusal.reason
-    if not fault and credentials.has_authority:
-        fault = check_certificate(proof, "broker", welcome.name)
-    if fault:
-        return Rejection(fault, _CODEC.encode(Goodbye(fault)))
-    return Admission(welcome, _CODEC, LONGEST_FRAME)
+    if refusal is not None:
+        return refusal.reason
+    if credentials.has_authority:
+        return check_certificate(proof, "broker", welcome.name)
+    return ""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from distributary.content.client_actions import Dial
-from distributary.content.protocol import SendFrame, Welcome
+from distributary.content.protocol import Refusal, SendFrame, Welcome
 from distributary.content.tcp.dialing import CLIENT_LIMITS, Credentials, make_dialer
 from distributary.machines.real import LinkConnection, Links
 
@@ -51,7 +51,7 @@ class PlaceEvents:
     on_open: Callable[[int, Welcome], None]
     on_message: Callable[[int, Any], None]
     on_close: Callable[[int], None]
-    on_refused: Callable[[Place, str], None]
+    on_refused: Callable[[Place, Refusal], None]
 
 
 class Places:

@@ -229,20 +229,20 @@ class BrokerService:
         try:
             hello = self._codec.decode(greeting)
         except MessageError as error:
-            return self._reject(str(error))
+            return self._reject(Refusal(str(error)))
         if not isinstance(hello, Hello):
-            return self._reject("a connection begins with Hello")
+            return self._reject(Refusal("a connection begins with Hello"))
         trust = self.settings.trust
         if fault := trust.find_fault(hello, proof):
-            return self._reject(fault)
+            return self._reject(Refusal(fault, is_final=True))
         verdict = self.host.judge(hello, proven=hello.name if trust.proves else None)
         if isinstance(verdict, Refusal):
-            return self._reject(verdict.reason)
+            return self._reject(verdict)
         peer = Peer(0, hello.role, hello.name, hello.incarnation, verdict.version, hello.links)
         return self._admit(peer, self._codec.encode(verdict))
 
-    def _reject(self, reason: str) -> Rejection:
-        return Rejection(reason, self._codec.encode(Refusal(reason)))
+    def _reject(self, refusal: Refusal) -> Rejection:
+        return Rejection(refusal.reason, self._codec.encode(refusal))
 
     def _admit(self, peer: Peer, reply: bytes = b"") -> Admission:
         if peer.role == "broker":

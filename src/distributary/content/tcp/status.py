@@ -24,7 +24,7 @@ async def fetch_status(
     dialer = make_dialer(
         broker,
         credentials,
-        on_refused=lambda reason: asking.fail(BrokerRefusedError(broker, reason)),
+        on_refused=lambda refusal: asking.fail(BrokerRefusedError(broker, refusal.reason)),
         on_trouble=partial(setattr, asking, "trouble"),
     )
     async with Links(asking, CLIENT_LIMITS) as links:
