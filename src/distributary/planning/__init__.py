@@ -1,9 +1,10 @@
 """Solvers: from interest and rates to a plan."""
 
+from distributary.planning.bounds import Bound, lower_bound
 from distributary.planning.hierarchy import Annealing
 from distributary.planning.hybrid import UnicastLimits, choose_unicast
 from distributary.planning.interruptible import SEARCH_THREAD
-from distributary.planning.make import MadePlan, make_plan, price_solution
+from distributary.planning.make import MadePlan, bound_plan, make_plan, price_solution
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.replan import Move, moves_between
 from distributary.planning.request import (
@@ -27,6 +28,7 @@ __all__ = [
     "SEARCH_THREAD",
     "Algorithm",
     "Annealing",
+    "Bound",
     "Change",
     "Compared",
     "CurvePoint",
@@ -41,9 +43,11 @@ __all__ = [
     "Step",
     "Terms",
     "UnicastLimits",
+    "bound_plan",
     "choose_unicast",
     "compare_algorithms",
     "cost_curve",
+    "lower_bound",
     "make_plan",
     "moves_between",
     "place_shared",

@@ -14,7 +14,9 @@ __all__ = [
     "descend",
     "draw_moves",
     "kmeans_pass",
+    "largest_profit",
     "merge_closest",
+    "pair_profit",
     "pick",
     "prices_of_moving",
     "regroup",
@@ -226,3 +228,39 @@ def regroup(
             price.append(two_level_cost(plan._replace(group=moved), alpha, 0))
         group[s] = pick(price, group[s], 0, 0)
     return group
+
+
+def largest_profit(
+    receivers: Sequence[set[int]],
+    rate: Sequence[float],
+    weight: Sequence[float],
+    worth: Sequence[float],
+    anchor: int,
+) -> float:
+    """The largest profit of any cluster of the anchor and some later kinds (`planning.anchors`)."""
+    best = -float("inf")
+    for chosen in product((False, True), repeat=len(rate) - anchor - 1):
+        cluster = [anchor, *(k for k, is_in in enumerate(chosen, anchor + 1) if is_in)]
+        width = sum(weight[j] for j in set().union(*(receivers[k] for k in cluster)))
+        best = max(best, sum(rate[k] * (worth[k] - width) for k in cluster))
+    return best
+
+
+def pair_profit(
+    receivers: Sequence[set[int]],
+    rate: Sequence[float],
+    weight: Sequence[float],
+    worth: Sequence[float],
+    anchor: int,
+) -> float:
+    """The same with clusters only as wide as the anchor and any one other kind together."""
+
+    def widen(kind: int) -> float:
+        return sum(weight[j] for j in receivers[anchor] | receivers[kind])
+
+    later = range(anchor + 1, len(rate))
+    return max(
+        rate[anchor] * (worth[anchor] - width)
+        + sum(rate[k] * max(worth[k] - width, 0) for k in later if widen(k) <= width)
+        for width in {widen(k) for k in (anchor, *later)}
+    )
