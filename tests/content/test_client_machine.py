@@ -15,12 +15,10 @@ from distributary.content.client_actions import (
     HandEvent,
     HandLoss,
     HangUp,
-    Lapse,
 )
 from distributary.content.client_inbox import EventInbox
 from distributary.content.client_machine import ClientMachine
 from distributary.content.client_move import MoveState
-from distributary.content.client_session import RequestKey
 from distributary.content.protocol import (
     Accepted,
     Acknowledge,
@@ -32,7 +30,6 @@ from distributary.content.protocol import (
     Publish,
     Refused,
     SendFrame,
-    SessionClosed,
     SessionOpened,
     Stored,
     Subscribe,
@@ -285,27 +282,6 @@ def test_a_broker_that_refuses_a_filter_ends_the_move_and_the_client_stays() -> 
     assert HangUp(2) in actions
     assert (machine.broker, machine.moving) == ("a", None)
     assert machine.on_message(1, event(1, number), 0.0)
-
-
-def test_a_subscription_lapses_if_its_broker_refuses_it_later_but_not_if_the_old_one_does() -> None:
-    machine = open_machine()
-    number, _, _ = machine.subscribe("x < 3", 0.0)
-    machine.on_message(1, Accepted("subscription", number, settled=True), 0.0)
-    refused = Refused("subscription", number, "the session is being closed")
-    machine.move("c", 0.0)
-    machine.on_open(2, 0.0)
-    machine.on_message(2, SessionOpened(1, False, 0, 2), 0.0)
-    machine.on_message(2, Accepted("subscription", number, settled=True), 0.0)
-    assert machine.moving is not None
-    assert machine.on_message(1, refused, 0.0) == []
-    if machine.moving is MoveState.RELEASING:
-        machine.on_message(1, Ended("advertisement", 0), 0.0)
-    machine.on_message(1, SessionClosed(), 0.0)
-    assert machine.moving is None
-    assert machine.on_message(2, event(1, number), 0.0)
-    lapsed = Lapse(RequestKey("subscription", number), refused.reason)
-    assert machine.on_message(2, refused, 0.0) == [lapsed]
-    assert machine.on_message(2, refused, 0.0) == []
 
 
 def test_a_late_answer_does_not_end_an_advertisement_that_is_being_withdrawn() -> None:

@@ -26,6 +26,7 @@ from distributary.cli.planner_options import AlgorithmName, PlannerOptions
 from distributary.cli.summary import (
     cost_table,
     duplication_sentence,
+    gap_sentence,
     headline,
     limit_table,
     load_tables,
@@ -119,6 +120,7 @@ def plan(
         request = request.replace(labels=read_labels(files.rates, files.column, interest.flows))
     with show_progress() as progress, reject_bad_values():
         made = planning.make_plan(inputs.demand, request, progress)
+        made = planning.bound_plan(made, inputs.demand)
     save_plan(made, inputs, output.out, table_format=output.table_format.value)
     moves = _list_moves(request, made.solution)
     if output.as_document:
@@ -175,6 +177,8 @@ def _print_plan(made: planning.MadePlan) -> None:
         results.print(table)
     print_extensions(evaluation)
     _print_proof(solution)
+    if solution.channel_lower_bound is None or made.request.search.objective == "filtering":
+        results.print(gap_sentence(made))
     if solution.cut_short:
         notes.print(
             "cut short: the search ran out of time, so another run with this seed may give another "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.markup import escape
@@ -12,16 +13,22 @@ from distributary.cost import Evaluation, Loads
 from distributary.model import FloatArray, IntArray, LimitUse
 from distributary.report import wording
 
+if TYPE_CHECKING:
+    from distributary.planning import MadePlan
+
 __all__ = [
     "cost_table",
     "details_as_json",
     "duplication_sentence",
+    "gap_sentence",
     "headline",
     "limit_table",
     "load_tables",
     "saving_lines",
     "unicast_sentence",
 ]
+
+LARGEST_USEFUL_GAP = 1.0  # a plan that may cost twice the optimum: such a bound helps nobody
 
 
 def details_as_json(
@@ -97,6 +104,20 @@ def duplication_sentence(evaluation: Evaluation) -> str:
         f"{evaluation.duplicated_flows:,} flows travel in several sessions; that saves "
         f"{_number(evaluation.duplication_saving)} of Cx, summed over the flows one at a time"
     )
+
+
+def gap_sentence(made: MadePlan) -> str:
+    """Say how far above the optimum the plan is at most, or that it is the best known.
+
+    The percentage is rounded up, so that it is proven as printed.
+    """
+    if made.bound is None or made.gap is None or made.gap > LARGEST_USEFUL_GAP:
+        return "best known; no useful bound of the optimum"
+    cost = made.request.search.objective
+    if made.gap == 0:
+        return f"optimal: no plan that meets the request has a lower {cost} cost"
+    share = math.ceil(made.gap * 1000) / 10
+    return f"the {cost} cost is at most {share:.1f} % above the optimum (proven: {made.bound.how})"
 
 
 def cost_table(evaluation: Evaluation) -> Table:

@@ -325,7 +325,7 @@ class ClientMachine:
             self._texts.pop(key, None)
         elif self._move is not None and session is self._session:
             actions = self.fail_move(message.reason, now)
-        elif self._move is None and self._texts.pop(key, None) is not None:
+        elif self._texts.pop(key, None) is not None:
             actions = [Lapse(key, message.reason)]  # the broker has begun a new session
         return [*actions, *self._continue_move(now)]
 

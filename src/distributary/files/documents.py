@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -149,7 +150,11 @@ def packing_document(request: Request) -> dict[str, Any]:
 
 
 def solver_document(made: MadePlan) -> dict[str, Any]:
-    """The solver, whether the time budget ended its search, and what it proved."""
+    """The solver, whether the time budget ended its search, and what it proved.
+
+    `bound` is by the objective: no plan costs less. `gap` is how far the plan is above it, as a
+    share; null if the bound is 0.
+    """
     request, solution = made.request, made.solution
     facts: dict[str, Any] = {
         "algorithm": request.solver.name,
@@ -158,6 +163,9 @@ def solver_document(made: MadePlan) -> dict[str, Any]:
     }
     if solution.channel_lower_bound is not None:
         facts |= {"proven": solution.proven, "proven_lower_bound": solution.channel_lower_bound}
+    if made.bound is not None and made.gap is not None:
+        gap = made.gap if math.isfinite(made.gap) else None
+        facts["bound"] = {"cost": made.bound.value, "how": made.bound.how, "gap": gap}
     return facts
 
 
