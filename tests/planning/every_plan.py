@@ -42,7 +42,7 @@ def _layouts(instance: Instance) -> Iterator[tuple[int, ...]]:
 
     Numbers of groups matter where flows are pinned, numbers of slots where moves are counted.
     """
-    slots, groups = instance.most_sessions, instance.most_groups
+    slots, groups = _count_slots(instance), instance.groups
     all_maps = product(range(groups), repeat=slots)
     if instance.max_moves is not None:
         yield from all_maps
@@ -54,6 +54,11 @@ def _layouts(instance: Instance) -> Iterator[tuple[int, ...]]:
         if kind not in seen:
             seen.add(kind)
             yield tuple(sorted(group_of))
+
+
+def _count_slots(instance: Instance) -> int:
+    """How many sessions may be used: with a previous plan, any of its own, but not all at once."""
+    return instance.sessions if instance.max_moves is not None else instance.most_sessions
 
 
 class _Bundle(NamedTuple):
@@ -91,7 +96,7 @@ class _Search:
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.best: Cheapest | None = None
-        self._n_slots = instance.most_sessions
+        self._n_slots = _count_slots(instance)
         # What never falls when flows are added. Heartbeats may: a fuller session pauses less.
         self._growing = replace(instance.prices, heartbeats=0.0)
         self._bundles = sorted(
@@ -152,20 +157,23 @@ class _Search:
 
     def _all_ways(self, bundle: _Bundle) -> list[_Way]:
         instance = self.instance
-        is_pinned = not instance.pinned.keys().isdisjoint(bundle.flows)
+        pinned = instance.pinned.keys() & set(bundle.flows)
         most = 0 if instance.unicast is None else instance.unicast.receivers
         places = [*range(self._n_slots), *([UNICAST] if most else [])]
         ways = set()
         for choice in product(places, repeat=len(bundle.receivers)):
             slots = sorted(set(choice) - {UNICAST})
-            if (len(slots) > 1 and instance.max_sent is None) or (is_pinned and not slots):
+            if len(slots) > 1 and instance.max_sent is None:
                 continue
             masks = dict.fromkeys(choice, 0)
             for receiver, place in zip(bundle.receivers, choice, strict=True):
                 masks[place] |= 1 << receiver
-            if any(len(self._takers(flow, masks.get(UNICAST, 0))) > most for flow in bundle.flows):
+            alone = masks.get(UNICAST, 0)
+            if any(len(self._takers(flow, alone)) > most for flow in bundle.flows):
                 continue
-            ways.add(_Way(tuple((slot, masks[slot]) for slot in slots), masks.get(UNICAST, 0)))
+            if any(len(self._takers(flow, alone)) == len(instance.wanted[flow]) for flow in pinned):
+                continue
+            ways.add(_Way(tuple((slot, masks[slot]) for slot in slots), alone))
         return sorted(ways)
 
     def _takers(self, flow: int, unicast: int) -> list[int]:
@@ -253,6 +261,9 @@ class _Search:
     def _holds_totals(self, state: _State) -> bool:
         instance, unicast = self.instance, self.instance.unicast
         if instance.max_moves is not None and state.moves > instance.max_moves:
+            return False
+        used = [g for g, heard in zip(self._group_of, state.heard, strict=True) if heard]
+        if len(used) > instance.most_sessions or len(set(used)) > instance.most_groups:
             return False
         if instance.max_sent is not None:
             least = state.sent + self._rest_rate[len(self._chosen) + 1]
