@@ -23,7 +23,7 @@ from benchmarks.measure import Section, shown_seconds, timed
 from distributary import Demand, FilteringPrices, Interest, Request, evaluate, plan
 from distributary.files import read_demand, write_interest, write_rates
 from distributary.model import Previous
-from distributary.planning import moves_between
+from distributary.planning import count_moved, moves_between
 from distributary.planning.best import Allowance, best
 from distributary.planning.hierarchy import TwoLevelProblem
 from distributary.planning.things import Things
@@ -226,13 +226,13 @@ def change() -> Section:
         began = time.perf_counter()
         new = plan(changed, asked).plan
         seconds = time.perf_counter() - began
-        moved = sum(move.before is not None for move in moves_between(previous, new))
+        moved = count_moved(moves_between(previous, new))
         label = "no limit" if max_moves is None else f"{max_moves:,}"
         rows.append([label, f"{moved:,}", f"{_excess(changed, new):.4f}", shown_seconds(seconds)])
     began = time.perf_counter()
     anew = plan(changed, request).plan
     seconds = time.perf_counter() - began
-    moved = sum(move.before is not None for move in moves_between(previous, anew))
+    moved = count_moved(moves_between(previous, anew))
     rows.append(
         ["planned anew", f"{moved:,}", f"{_excess(changed, anew):.4f}", shown_seconds(seconds)]
     )

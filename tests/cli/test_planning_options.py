@@ -243,11 +243,8 @@ def test_a_cap_of_nothing_is_refused(
     assert_refused(plan_to(cli, inputs, "p", *words), "cap")
 
 
-def test_only_best_keeps_to_limits(
-    cli: CommandLine, inputs: tuple[str, ...], yesterday: str
-) -> None:
+def test_only_best_keeps_to_limits(cli: CommandLine, inputs: tuple[str, ...]) -> None:
     assert_refused(plan_to(cli, inputs, "p", "--group-cap", "9", "--algorithm", "kmeans"), "best")
-    assert_refused(plan_to(cli, inputs, "p", "--group-cap", "9", "--from", yesterday), "choose one")
 
 
 # --- peaks ---------------------------------------------------------------------------------------

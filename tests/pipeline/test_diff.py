@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from distributary.model import Plan, Previous
 from distributary.pipeline.diff import KINDS, plan_diff
 from distributary.pipeline.plans import plan_tables
-from distributary.planning.replan import moves_between
+from distributary.planning.moves import moves_between
 from tests.pipeline.test_replay import Case, drawn, tables, together
 
 Rows = set[tuple[object, ...]]

@@ -28,7 +28,7 @@ from distributary.pipeline.schemas import (
     SESSIONS,
     UNICAST,
 )
-from distributary.planning.hybrid import UnicastLimits
+from distributary.planning import UnicastLimits
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -270,7 +270,7 @@ REQUESTS = (
     Request(2, 3, budget_s=0.01),
     Request(2, algorithm="user-merge"),
     Request(2, 3, budget_s=0.01, max_sent=1.6),
-    Request(2, 3, algorithm="flow-merge", unicast=UnicastLimits(max_receivers=2)),
+    Request(2, 3, budget_s=0.01, unicast=UnicastLimits(max_receivers=2)),
 )
 
 

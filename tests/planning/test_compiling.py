@@ -14,8 +14,9 @@ import sys
 import numpy as np
 from distributary.cost import FilteringPrices
 from distributary.model import Constraints, Demand, Limits
-from distributary.planning import Request, plan
+from distributary.planning import Request, UnicastLimits, plan
 from distributary.planning.solve import _compile
+from distributary.planning.with_terms import has_terms
 from distributary.workloads import TwoClass, two_class
 
 workload = two_class(TwoClass(receivers=60, flows=80), np.random.default_rng(0))
@@ -33,7 +34,7 @@ def compiled():
 
 
 def added(algorithm, **more):
-    _compile(algorithm, "constraints" in more)
+    _compile(algorithm, has_terms(Request(2, algorithm=algorithm, **more)))
     before = compiled()
     assert any(before.values())
     for groups, budget_s in ((5, 0.05), (48, 0.001)):
@@ -46,6 +47,7 @@ print(
     added("best"),
     added("best", prices=FilteringPrices(1, 2)),
     added("best", constraints=Constraints(Limits(group_rate=0.3 * demand.load.sum()))),
+    added("best", max_sent=1.5, unicast=UnicastLimits()),
     added("optimal"),
     added("optimal-shared"),
 )
@@ -55,7 +57,7 @@ print(
 def test_no_kernel_is_compiled_after_the_clock_has_started() -> None:
     command = [sys.executable, "-c", COMPILED_ON_THE_CLOCK]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.stderr) == ("[] [] [] [] []", "")
+    assert (done.stdout.strip(), done.stderr) == ("[] [] [] [] [] []", "")
 
 
 @pytest.mark.slow

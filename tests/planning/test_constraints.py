@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,13 +17,7 @@ from distributary.model import (
     broken_constraints,
     plan_problems,
 )
-from distributary.planning import Request, constrained, plan
-from distributary.planning._guard_kernels import repair_sweep, sweep_within_limits
-from distributary.planning.bundles import number_bundles
-from distributary.planning.guard import Guard
-from distributary.planning.hierarchy import Maps
-from distributary.planning.things import Things
-from distributary.planning.two_level import BITS, TwoLevel
+from distributary.planning import Request, plan
 from tests import oracles
 from tests.strategies import constraints, dense_demands, whole_rate_values
 
@@ -74,13 +66,11 @@ def test_the_same_seed_gives_the_same_plan_within_limits(
 ) -> None:
     within = data.draw(constraints(demand, n_groups=3))
     request = Request(groups=3, sessions=5, constraints=within, seed=seed, budget_s=BUDGET)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(constrained, "time", SimpleNamespace(monotonic=lambda: 0.0))
-        try:
-            found = plan(demand, request).plan
-        except InfeasibleError:
-            return
-        assert plan(demand, request).plan == found
+    try:
+        found = plan(demand, request).plan
+    except InfeasibleError:
+        return
+    assert plan(demand, request).plan == found
 
 
 @settings(max_examples=25)
@@ -242,11 +232,12 @@ def test_a_larger_demand_is_planned_within_every_kind_of_limit() -> None:
 @pytest.mark.parametrize("budget_s", [1e-15, 0.01])
 def test_a_search_in_vain_says_that_it_proves_nothing(budget_s: float) -> None:
     demand = larger_demand()
-    # Each receiver may take in what it wants and nothing else, with fewer groups than flows.
+    # Each receiver may take in half as much again as it wants: too little with so few groups, and
+    # too much to prove that by trying every plan.
     wanted = np.add.reduceat(
         demand.load[demand.interest.receiver_flows], demand.interest.receiver_offsets[:-1]
     )
-    caps = dict(zip(demand.interest.receivers, wanted.tolist(), strict=True))
+    caps = dict(zip(demand.interest.receivers, (1.5 * wanted).tolist(), strict=True))
     request = Request(
         groups=3, constraints=Constraints(Limits(receiver_rates=caps)), budget_s=budget_s
     )
@@ -262,47 +253,7 @@ def test_only_best_keeps_to_limits(asked: dict[str, str]) -> None:
         Request(groups=2, constraints=Constraints(Limits(group_rate=1)), **asked)  # type: ignore[arg-type]
 
 
-# --- the guard -----------------------------------------------------------------------------------
-
-
-def violation(guard: Guard) -> float:
-    over_groups = np.maximum(guard.group_load - guard.group_cap, 0).sum()
-    capped = np.isfinite(guard.receiver_cap)
-    return float(
-        over_groups + np.maximum(guard.intake[capped] - guard.receiver_cap[capped], 0).sum()
-    )
-
-
-@given(
-    data=st.data(), demand=TINY, seed=st.integers(0, 999), heat=st.sampled_from([0.0, 1e3, 1e18])
-)
-def test_the_guard_keeps_in_step_and_no_sweep_adds_to_the_violation(
-    data: st.DataObject, demand: Demand, seed: int, heat: float
-) -> None:
-    n_groups, rng = 3, np.random.default_rng(seed)
-    within = data.draw(constraints(demand, n_groups=n_groups))
-    bundle, n_bundles = number_bundles(demand, within)
-    things = Things.flows_of(demand, BITS).merge(bundle, n_bundles)
-    sessions = rng.integers(5, size=n_bundles).astype(np.int32)
-    state = TwoLevel(things, Maps(sessions, np.array([0, 1, 2, 0, 1], np.int32)), FLAT)
-    bare = Guard.of(demand, within, bundle, n_bundles)
-    guard = bare.with_loads(things, state.maps.flow_group, n_groups)
-    for repair in data.draw(st.lists(st.booleans(), min_size=1, max_size=4)):
-        before, group_before = violation(guard), state.maps.flow_group
-        order = rng.permutation(n_bundles)
-        if repair:
-            repair_sweep(order, np.arange(3, dtype=np.int32), guard.state, state.state)
-        else:
-            chance = rng.random(n_bundles)
-            sweep_within_limits(order, chance, state.move_prices(), heat, guard.state, state.state)
-            assert violation(guard) <= before
-        group = state.maps.flow_group
-        fresh = bare.with_loads(things, group, n_groups)
-        assert guard.group_load.tolist() == fresh.group_load.tolist()
-        assert guard.intake.tolist() == fresh.intake.tolist()
-        told_to_move = (group != group_before) & (guard.pinned >= 0)
-        assert (guard.pinned == group)[told_to_move].all()
-        assert state.work == state.maps.work(things, state.prices)
+# --- the state of the search ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rate", [5e-324, 1e-310, 1e-290, 1.0, 1e280])
@@ -310,9 +261,8 @@ def test_caps_hold_at_the_smallest_and_the_largest_rates(rate: float) -> None:
     flows = "abcdef"
     interest = Interest.from_pairs(("r", flow) for flow in flows)
     demand = Demand.of(interest, Rates.from_mapping(dict.fromkeys(flows, rate)))
-    guard = Guard.of(
-        demand, Constraints(Limits(group_rate=3 * rate)), np.arange(6, dtype=np.int32), 6
-    )
-    assert guard.load[:3].sum() <= guard.group_cap < guard.load[:4].sum()
+    within = Constraints(Limits(group_rate=3 * rate))
+    found = held(demand, within, 2)
+    assert np.bincount(found.session_group[found.placement_session]).tolist() == [3, 3]
     loose = Constraints(Limits(group_rate=1e290, receiver_rates={"r": 1e290}))
-    assert Guard.of(demand, loose, np.arange(6, dtype=np.int32), 6).group_cap >= guard.load.sum()
+    assert plan_problems(held(demand, loose, 2), demand.interest) == ()

@@ -1,24 +1,29 @@
 from __future__ import annotations
 
-import sys
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.cost import FilteringPrices
-from distributary.model import Demand, IndexArray, Interest, Plan, Previous, plan_problems
-from distributary.planning import Move, Request, moves_between, plan
-from distributary.planning.hierarchy import Maps
-from distributary.planning.replan import replan, settle, start_maps
-from distributary.planning.things import Things
-from distributary.planning.two_level import BITS, TwoLevel
+from distributary.cost import FilteringPrices, filtering_cost
+from distributary.model import Demand, Interest, Previous, plan_problems
+from distributary.planning import (
+    BY_UNICAST,
+    Move,
+    Request,
+    Solution,
+    UnicastLimits,
+    count_moved,
+    moves_between,
+    place_single,
+    plan,
+)
 from distributary.workloads import TwoClass, two_class
 from tests.strategies import any_plans, dense_demands, interests, whole_rate_values
 
+BUDGET = 0.02
 PRICES = st.builds(FilteringPrices, st.integers(0, 3).map(float), st.integers(1, 3).map(float))
 
 
@@ -28,14 +33,23 @@ class Morning(NamedTuple):
     previous: Previous
     demand: Demand
 
-    @property
-    def things(self) -> Things:
-        return Things.flows_of(self.demand, BITS)
+    def plan(self, max_moves: int | None, more_sessions: int = 0, **asked: object) -> Solution:
+        """Today's plan with so many moves."""
+        request = Request(
+            int(self.previous.session_group.max()) + 1,
+            len(self.previous.session_group) + more_sessions,
+            previous=self.previous,
+            max_moves=max_moves,
+            **{"budget_s": BUDGET, **asked},  # type: ignore[arg-type]
+        )
+        return plan(self.demand, request)
 
-    def start(self, more_sessions: int = 0) -> tuple[Maps, IndexArray]:
-        n_sessions = len(self.previous.session_group) + more_sessions
-        n_groups = int(self.previous.session_group.max()) + 1
-        return start_maps(self.previous, self.demand.interest, n_sessions, n_groups)
+    def moved(self, found: Solution) -> int:
+        """How many flows are not where they were."""
+        return count_moved(moves_between(self.previous, found.plan, found.session_origin))
+
+    def work(self, found: Solution, prices: FilteringPrices | None = None) -> float:
+        return filtering_cost(found.plan, self.demand, prices or FilteringPrices()).work
 
 
 @st.composite
@@ -57,48 +71,7 @@ def mornings(draw: st.DrawFn) -> Morning:
     )
 
 
-def away(maps: Maps, home: IndexArray) -> int:
-    """How many of the flows known before are elsewhere now."""
-    return sum(now != before for now, before in zip(maps.session, home, strict=True) if before >= 0)
-
-
-@given(morning=mornings(), more_sessions=st.integers(0, 3))
-def test_the_start_is_yesterdays_plan_with_new_sessions_at_its_end(
-    morning: Morning, more_sessions: int
-) -> None:
-    start, home = morning.start(more_sessions)
-    known = len(morning.previous.session_group)
-    assert start.group[:known].tolist() == morning.previous.session_group.tolist()
-    assert len(start.group) == known + more_sessions
-    assert int(start.group.max()) == int(morning.previous.session_group.max())
-    for k, name in enumerate(morning.demand.interest.flows):
-        assert home[k] == morning.previous.session_of.get(name, -1)
-        if home[k] >= 0:
-            assert start.session[k] == home[k]
-
-
-@given(morning=mornings(), more_sessions=st.integers(0, 2), prices=PRICES)
-def test_settling_moves_newcomers_only_and_leaves_each_in_its_cheapest_session(
-    morning: Morning, more_sessions: int, prices: FilteringPrices
-) -> None:
-    start, home = morning.start(more_sessions)
-    maps = settle(morning.things, start, home, prices)
-    assert away(maps, home) == 0
-    assert maps.group.tolist() == start.group.tolist()
-    gain, _ = TwoLevel(morning.things, maps, prices).gains()
-    assert (gain[home < 0] == 0).all()
-
-
-@given(morning=mornings(), more_sessions=st.integers(0, 2), prices=PRICES)
-def test_with_no_moves_allowed_every_known_flow_stays(
-    morning: Morning, more_sessions: int, prices: FilteringPrices
-) -> None:
-    start, home = morning.start(more_sessions)
-    maps = replan(morning.things, start, home, prices, 0)
-    assert away(maps, home) == 0
-    assert maps.group.tolist() == start.group.tolist()
-
-
+@settings(max_examples=25)
 @given(
     morning=mornings(),
     more_sessions=st.integers(0, 2),
@@ -108,12 +81,33 @@ def test_with_no_moves_allowed_every_known_flow_stays(
 def test_no_more_flows_move_than_allowed_and_it_costs_no_more_than_settling(
     morning: Morning, more_sessions: int, prices: FilteringPrices, max_moves: int
 ) -> None:
-    start, home = morning.start(more_sessions)
-    maps = replan(morning.things, start, home, prices, max_moves)
-    assert away(maps, home) <= max_moves
-    assert maps.group.tolist() == start.group.tolist()
-    alone = settle(morning.things, start, home, prices)
-    assert maps.work(morning.things, prices) <= alone.work(morning.things, prices)
+    found = morning.plan(max_moves, more_sessions, prices=prices)
+    settled = morning.plan(0, more_sessions, prices=prices)
+    for each in (found, settled):
+        assert plan_problems(each.plan, morning.demand.interest) == ()
+    assert morning.moved(found) <= max_moves
+    assert morning.moved(settled) == 0
+    assert morning.work(found, prices) <= morning.work(settled, prices)
+
+
+@settings(max_examples=25)
+@given(morning=mornings(), prices=PRICES)
+def test_settling_leaves_each_new_flow_in_its_cheapest_session(
+    morning: Morning, prices: FilteringPrices
+) -> None:
+    settled = morning.plan(0, prices=prices)
+    least = morning.work(settled, prices)
+    found = settled.plan
+    for at, flow in enumerate(found.placement_flow.tolist()):
+        if morning.previous.places_of(found.flows[flow]):
+            continue
+        for session in range(found.n_sessions):
+            moved = found.placement_session.copy()
+            moved[at] = session
+            if len(set(moved.tolist())) < found.n_sessions:
+                continue  # another session would have to take its number
+            other = place_single(morning.demand, moved, found.session_group)
+            assert filtering_cost(other, morning.demand, prices).work >= least * (1 - 1e-12)
 
 
 def larger_morning(seed: int) -> Morning:
@@ -128,14 +122,8 @@ def larger_morning(seed: int) -> Morning:
 def test_on_these_demands_more_moves_never_cost_more(seed: int) -> None:
     # Not a law: what the toll lets go first may stand in the way of something better.
     morning = larger_morning(seed)
-    start, home = morning.start()
-    prices = FilteringPrices()
-    costs = [
-        replan(morning.things, start, home, prices, n).work(morning.things, prices)
-        for n in (0, 1, 2, 5, 10, 20, 40)
-    ]
+    costs = [morning.work(morning.plan(n)) for n in (0, 1, 2, 5, 10, 20, 40)]
     assert costs == sorted(costs, reverse=True)
-    assert costs[0] == settle(morning.things, start, home, prices).work(morning.things, prices)
     assert costs[-1] < costs[0]
 
 
@@ -147,63 +135,53 @@ def hundreds_of_flows(seed: int) -> Morning:
     return Morning(Previous(homes, (np.arange(30) % 10).astype(np.int32)), demand)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_among_hundreds_of_flows_no_more_move_than_allowed_and_every_move_pays(seed: int) -> None:
-    morning, prices = hundreds_of_flows(seed), FilteringPrices(1.0, 2.0)
-    things, (start, home) = morning.things, morning.start()
-    alone = settle(things, start, home, prices).work(things, prices)
-    costs = [alone]
-    for max_moves in (0, 1, 2, 7, 30, 111, 250):
-        maps = replan(things, start, home, prices, max_moves)
-        assert away(maps, home) <= max_moves
-        assert maps.group.tolist() == start.group.tolist()
-        assert set(maps.session.tolist()) >= set(home[home >= 0].tolist())
-        costs.append(maps.work(things, prices))
+def test_among_hundreds_of_flows_no_more_move_than_allowed_and_every_move_pays() -> None:
+    morning, prices = hundreds_of_flows(0), FilteringPrices(1.0, 2.0)
+    costs = []
+    for max_moves in (0, 1, 7, 30, 111, 250):
+        found = morning.plan(max_moves, prices=prices, budget_s=0.5)
+        assert plan_problems(found.plan, morning.demand.interest) == ()
+        moved = morning.moved(found)
+        assert moved <= max_moves
         if 0 < max_moves < 111:
-            assert away(maps, home) == max_moves, "there is still something to gain"
-    assert costs[1] == alone
+            assert moved == max_moves, "there is still something to gain"
+        costs.append(morning.work(found, prices))
     assert costs == sorted(costs, reverse=True)
-    assert costs[-1] < 0.9 * alone
+    assert costs[-1] < 0.9 * costs[0]
 
 
-@pytest.mark.parametrize("max_moves", [1, 25])
-def test_a_plan_of_hundreds_of_flows_lists_no_more_moves_than_allowed(max_moves: int) -> None:
-    morning = hundreds_of_flows(9)
-    request = Request(groups=10, sessions=30, previous=morning.previous, max_moves=max_moves)
-    found = plan(morning.demand, request)
-    assert plan_problems(found.plan, morning.demand.interest) == ()
-    moves = moves_between(morning.previous, found.plan, found.session_origin)
-    assert len([move for move in moves if move.before is not None]) == max_moves
-
-
-@pytest.mark.parametrize("max_moves", [0, 1, 3, 40])
-def test_a_plan_improved_is_valid_and_what_moves_is_listed(max_moves: int) -> None:
-    morning = larger_morning(7)
-    request = Request(groups=4, sessions=8, previous=morning.previous, max_moves=max_moves)
-    found = plan(morning.demand, request).plan
-    assert plan_problems(found, morning.demand.interest) == ()
-    moves = moves_between(morning.previous, found)
-    new = set(morning.demand.interest.flows) - set(morning.previous.session_of)
-    assert {move.flow for move in moves if move.before is None} == new
-    if found.session_group.tolist() == morning.previous.session_group.tolist():
-        assert len(moves) - len(new) <= max_moves
-
-
-def test_without_a_limit_a_plan_is_improved_within_the_budget_and_never_worse(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = SimpleNamespace(monotonic=lambda: 0.0)  # however busy the machine, nothing is cut short
-    monkeypatch.setattr(sys.modules["distributary.planning.best"], "time", clock)
+def test_without_a_limit_a_plan_is_improved_within_the_budget_and_never_worse() -> None:
     morning = larger_morning(3)
-    things, prices = morning.things, FilteringPrices()
-    start, home = morning.start()
-    request = Request(groups=4, sessions=8, previous=morning.previous, budget_s=0.02)
-    found = plan(morning.demand, request).plan
-    assert plan_problems(found, morning.demand.interest) == ()
-    maps = Maps(found.placement_session, found.session_group)
-    alone = settle(things, start, home, prices)
-    assert maps.work(things, prices) < alone.work(things, prices)
-    assert found == plan(morning.demand, request).plan
+    found, settled = morning.plan(None), morning.plan(0)
+    assert plan_problems(found.plan, morning.demand.interest) == ()
+    assert morning.work(found) < morning.work(settled)
+
+
+def test_flows_in_several_places_stay_there() -> None:
+    interest = Interest.from_pairs([("r", "a"), ("s", "a"), ("t", "a"), ("r", "b"), ("s", "c")])
+    demand = Demand(interest, np.array([1.0, 50.0, 50.0]))
+    previous = Previous(
+        {"b": 0, "c": 1}, np.arange(2, dtype=np.int32), {"a": frozenset({0, 1, -1})}
+    )
+    request = Request(
+        2, previous=previous, max_moves=0, max_sent=3.0, unicast=UnicastLimits(), budget_s=BUDGET
+    )
+    found = plan(demand, request)
+    assert moves_between(previous, found.plan, found.session_origin) == []
+    assert found.plan.duplicated_flows == 1
+    assert filtering_cost(found.plan, demand, FilteringPrices()).excess == 0
+    alone = plan(demand, request.replace(max_sent=None, unicast=None, max_moves=0))
+    assert moves_between(previous, alone.plan, alone.session_origin) == []
+    assert alone.plan.duplicated_flows == alone.plan.unicast_flows == 0
+
+
+def test_a_flow_that_goes_by_unicast_from_today_on_moves() -> None:
+    interest = Interest.from_pairs([("r", "a"), ("s", "b")])
+    previous = Previous({"a": 0, "b": 0}, np.zeros(1, np.int32))
+    request = Request(1, previous=previous, max_moves=1, unicast=UnicastLimits(), budget_s=BUDGET)
+    found = plan(Demand(interest, np.array([1.0, 2.0])), request)
+    (move,) = moves_between(previous, found.plan, found.session_origin)
+    assert (move.before, move.after) == ((0, 0), BY_UNICAST)
 
 
 @given(data=st.data(), interest=interests())
@@ -250,10 +228,6 @@ def test_a_day_with_fewer_flows_than_sessions_is_planned_all_the_same(
     assert moves_between(previous, found) == []
 
 
-def moved_by_name(previous: Previous, found: Plan) -> set[str]:
-    return {move.flow for move in moves_between(previous, found) if move.before is not None}
-
-
 def test_a_session_that_loses_its_last_flow_overnight_moves_nobody_else() -> None:
     previous = Previous({"a": 0, "b": 1, "c": 2, "d": 2}, np.array([0, 1, 2], np.int32))
     demand = one_receiver_each("b", "c", "d")
@@ -267,8 +241,9 @@ def test_a_session_that_a_move_empties_moves_nobody_else() -> None:
     previous = Previous({"a": 0, "c": 1, "b": 2}, np.array([0, 0, 1], np.int32))
     interest = Interest.from_pairs([("r", "a"), ("r", "b"), ("s", "c")])
     demand = Demand(interest, np.array([1.0, 5.0, 1.0]))
-    found = plan(demand, Request(groups=2, sessions=3, previous=previous, max_moves=1)).plan
-    assert moved_by_name(previous, found) <= {"a"}
+    found = plan(demand, Request(groups=2, sessions=3, previous=previous, max_moves=1))
+    moves = moves_between(previous, found.plan, found.session_origin)
+    assert {move.flow for move in moves} <= {"a"}
 
 
 @pytest.mark.parametrize(

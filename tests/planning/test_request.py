@@ -26,7 +26,7 @@ from distributary.planning.solve import _SOLVERS
 
 PREVIOUS = Previous({}, np.zeros(1, np.int32))
 CONSTRAINTS = Constraints(Limits(group_rate=5.0))
-ALONE: dict[str, Any] = {
+TERMS: dict[str, Any] = {
     "previous": PREVIOUS,
     "constraints": CONSTRAINTS,
     "max_sent": 1.5,
@@ -71,22 +71,20 @@ def test_a_changed_request_is_the_one_made_with_those_settings(
     assert pickle.loads(pickle.dumps(request)) == request
 
 
-@pytest.mark.parametrize("names", [*combinations(ALONE, 2)], ids=" and ".join)
-def test_a_search_departs_from_a_plain_plan_in_one_way_at_a_time(names: tuple[str, str]) -> None:
-    asked = {name: ALONE[name] for name in names}
-    with pytest.raises(ValueError, match="choose one"):
-        Request(2, **asked)  # type: ignore[arg-type]
+@pytest.mark.parametrize("names", [*combinations(TERMS, 2), tuple(TERMS)], ids=" and ".join)
+def test_all_terms_can_be_combined(names: tuple[str, ...]) -> None:
+    asked = {name: TERMS[name] for name in names}
+    assert Request(2, **asked).solver.name == "best"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("name", ALONE)
-def test_only_best_takes_more_than_a_size_and_most_take_unicast(name: str, algorithm: str) -> None:
-    asked = {"algorithm": algorithm, name: ALONE[name]}
-    duplicates = algorithm in ("user-merge", "optimal-shared")
-    if algorithm == "best" or (name == "unicast" and not duplicates):
+@pytest.mark.parametrize("name", TERMS)
+def test_only_best_knows_terms(name: str, algorithm: str) -> None:
+    asked = {"algorithm": algorithm, name: TERMS[name]}
+    if algorithm == "best":
         assert Request(2, **asked).solver.name == algorithm  # type: ignore[arg-type]
         return
-    with pytest.raises(ValueError, match="unicast" if name == "unicast" else "only best"):
+    with pytest.raises(ValueError, match="only best"):
         Request(2, **asked)  # type: ignore[arg-type]
 
 

@@ -176,8 +176,8 @@ def test_a_request_with_packet_prices_has_their_packing() -> None:
         request.replace(packing=Request(1).packing)
 
 
-def test_limits_on_receivers_do_not_go_with_copies_of_them() -> None:
+def test_limits_count_receivers_and_not_their_weights() -> None:
     demand = Demand.of([("ann", "a"), ("bob", "b")], {"a": 1.0, "b": 2.0})
     limits = Constraints(Limits(group_members=1))
-    with pytest.raises(ValueError, match="no other term"):
-        plan(demand, Request(2, receiver_weights={"ann": 2.0}, constraints=limits))
+    request = Request(2, receiver_weights={"ann": 2.0}, constraints=limits, budget_s=0.01)
+    assert plan(demand, request).plan.n_groups == 2

@@ -41,7 +41,7 @@ from distributary.files import (
     solver_document,
 )
 from distributary.model import Demand, LimitUse, Unit, limit_uses
-from distributary.planning import Move, Request, moves_between
+from distributary.planning import BY_UNICAST, Move, Request, count_moved, moves_between
 
 __all__ = ["plan", "print_extensions"]
 
@@ -204,13 +204,16 @@ def _print_proof(solution: planning.Solution) -> None:
         )
 
 
+def _say_place(place: tuple[int, int]) -> str:
+    return "unicast" if place == BY_UNICAST else "session {}, group {}".format(*place)
+
+
 def _print_moves(moves: list[Move]) -> None:
     """Print how many flows move, and the first few by name."""
-    new = sum(move.before is None for move in moves)
-    results.print(f"{len(moves) - new:,} flows move, {new:,} are new")
+    new = {move.flow for move in moves if move.before is None}
+    results.print(f"{count_moved(moves):,} flows move, {len(new):,} are new")
     for move in moves[:MOVES_SHOWN]:
-        before = "new" if move.before is None else "session {}, group {}".format(*move.before)
-        after = "session {}, group {}".format(*move.after)
-        results.print(f"  {move.flow}: {before} -> {after}", markup=False)
+        before = "new" if move.before is None else _say_place(move.before)
+        results.print(f"  {move.flow}: {before} -> {_say_place(move.after)}", markup=False)
     if len(moves) > MOVES_SHOWN:
         results.print(f"  and {len(moves) - MOVES_SHOWN:,} more: --json lists them all")

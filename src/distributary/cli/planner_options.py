@@ -57,7 +57,7 @@ class TermOptions(ConstraintOptions):
 
     unicast_receivers: Annotated[
         int | None,
-        option("Allow unicast for flows with at most this many receivers.", LIMITS, min=1),
+        option("Allow unicast to at most this many receivers of each flow.", LIMITS, min=1),
     ] = None
     unicast_links: Annotated[
         int | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -141,15 +142,25 @@ class Plan:
 class Previous:
     """The flows' places in an earlier plan, by name, since flows come and go between plans.
 
-    `session_of` is each flow's session, `session_group` each session's group.
+    `session_of` is each flow's session, `session_group` each session's group. `several` has the
+    places of the flows that were in several sessions or went by unicast (-1).
     """
 
     session_of: dict[str, int]
     session_group: IndexArray
+    several: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not all(0 <= session < len(self.session_group) for session in self.session_of.values()):
+        others = [place for places in self.several.values() for place in places if place != -1]
+        known = range(len(self.session_group))
+        if not all(place in known for place in (*self.session_of.values(), *others)):
             raise ValueError("a flow is in a session that has no group")
+
+    def places_of(self, flow: str) -> frozenset[int]:
+        """The sessions that a flow was in, and -1 if it also went by unicast; none if it is new."""
+        if flow in self.session_of:
+            return frozenset({self.session_of[flow]})
+        return self.several.get(flow, frozenset())
 
 
 def _position(kind: str, names: tuple[str, ...], name: str) -> int:

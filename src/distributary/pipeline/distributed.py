@@ -42,9 +42,8 @@ from distributary.planning.best import Allowance, best
 from distributary.planning.classes import deal, part_of
 from distributary.planning.hierarchy import Maps, TwoLevelProblem
 from distributary.planning.progress import Progress, Step, silent
-from distributary.planning.replan import settle
 from distributary.planning.things import Things
-from distributary.planning.two_level import BITS, TwoLevel
+from distributary.planning.two_level import BITS, TwoLevel, settle
 
 __all__ = ["MOST_ROUNDS", "DistributedPlan", "plan_on_executors"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from distributary.errors import InfeasibleError
 from distributary.model import Demand, Interest, Plan, Previous
-from distributary.planning import MadePlan, Request, make_plan, moves_between
+from distributary.planning import MadePlan, Request, count_moved, make_plan, moves_between
 
 __all__ = ["FollowedPlan", "find_unserved", "follow"]
 
@@ -117,5 +117,5 @@ def _move_flows(
     request = request.replace(previous=previous, max_moves=most, budget_s=budget_s)
     made = make_plan(demand, request)
     moves = moves_between(previous, made.solution.plan, made.solution.session_origin)
-    known = sum(move.before is not None for move in moves)
-    return FollowedPlan(made, reference, moves=known, new=len(moves) - known)
+    new = {move.flow for move in moves if move.before is None}
+    return FollowedPlan(made, reference, moves=count_moved(moves), new=len(new))

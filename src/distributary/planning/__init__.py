@@ -2,11 +2,10 @@
 
 from distributary.planning.bounds import Bound, lower_bound
 from distributary.planning.hierarchy import Annealing
-from distributary.planning.hybrid import UnicastLimits, choose_unicast
 from distributary.planning.interruptible import SEARCH_THREAD
 from distributary.planning.make import MadePlan, bound_plan, make_plan, price_solution
+from distributary.planning.moves import BY_UNICAST, Move, count_moved, moves_between
 from distributary.planning.progress import Progress, Step, silent
-from distributary.planning.replan import Move, moves_between
 from distributary.planning.request import (
     ALGORITHMS,
     DEFAULT_ALGORITHM,
@@ -21,9 +20,11 @@ from distributary.planning.request import (
 from distributary.planning.solve import Solution, plan
 from distributary.planning.study import Compared, CurvePoint, compare_algorithms, cost_curve
 from distributary.planning.subscription import place_shared, place_single
+from distributary.planning.terms import UnicastLimits
 
 __all__ = [
     "ALGORITHMS",
+    "BY_UNICAST",
     "DEFAULT_ALGORITHM",
     "SEARCH_THREAD",
     "Algorithm",
@@ -44,9 +45,9 @@ __all__ = [
     "Terms",
     "UnicastLimits",
     "bound_plan",
-    "choose_unicast",
     "compare_algorithms",
     "cost_curve",
+    "count_moved",
     "lower_bound",
     "make_plan",
     "moves_between",

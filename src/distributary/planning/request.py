@@ -16,8 +16,7 @@ from distributary.model import (
     weigh_receivers,
 )
 from distributary.planning.best import PATIENCE
-from distributary.planning.duplication import MOST_SENT
-from distributary.planning.hybrid import UnicastLimits
+from distributary.planning.terms import MOST_SENT, UnicastLimits
 
 __all__ = [
     "ALGORITHMS",
@@ -157,10 +156,11 @@ class Change:
 class Terms:
     """Constraints on the plan, and what it may do besides placing each flow in one session.
 
-    With `unicast`, flows with few receivers may be sent by unicast; the algorithm then runs twice.
-    With `max_sent`, flows may be in several sessions as long as the sender sends at most `max_sent`
-    times the rate of all flows. `receiver_weights` says by name how much the work of a receiver
-    counts, 1 unless named. `packing` says how the sender fills its packets, if not as by default.
+    With `unicast`, flows may be sent by unicast, to all or some of their receivers. With
+    `max_sent`, flows may be in several sessions as long as the sender sends at most `max_sent`
+    times the rate of all flows. Only `best` knows these terms, and any combination of them.
+    `receiver_weights` says by name how much the work of a receiver counts, 1 unless named.
+    `packing` says how the sender fills its packets, if not as by default.
     """
 
     constraints: Constraints = field(default_factory=Constraints)
@@ -282,11 +282,7 @@ def _take(part: type[Any], given: dict[str, Any]) -> Any:
 
 
 def _check_together(request: Request) -> None:
-    """Refuse settings that no algorithm supports together.
-
-    There are four ways to depart from a plain plan, and a search supports one of them. All but
-    unicast require `best`.
-    """
+    """Refuse terms that the algorithm does not know: only `best` knows any."""
     terms, solver = request.terms, request.solver
     if terms.packing not in (None, request.packing):
         raise ValueError("the prices have a packing of their own: give one or the other")
@@ -296,10 +292,6 @@ def _check_together(request: Request) -> None:
         "max_sent": terms.max_sent is not None,
         "unicast": terms.unicast is not None,
     }
-    ways = [way for way, is_asked in asked.items() if is_asked]
-    if len(ways) > 1:
-        raise ValueError(f"{ways[0]} and {ways[1]} cannot be combined: choose one")
-    if ways and ways != ["unicast"] and solver.name != "best":
-        raise ValueError(f"only best supports {ways[0]}, not {solver.name}")
-    if terms.unicast is not None and solver.duplicates:
-        raise ValueError(f"unicast needs each flow in one session; {solver.name} may use several")
+    unknown = [term for term, is_asked in asked.items() if is_asked]
+    if unknown and solver.name != "best":
+        raise ValueError(f"only best supports {unknown[0]}, not {solver.name}")

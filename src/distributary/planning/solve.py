@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Unpack, overload
 
 import numpy as np
 
-from distributary.cost import channel_cost, count_for, objective_cost
-from distributary.errors import InfeasibleError
+from distributary.cost import channel_cost, count_for
 from distributary.model import (
     Constraints,
     Demand,
@@ -24,13 +23,10 @@ from distributary.model import (
     Previous,
     Rates,
     RatesByFlow,
-    broken_constraints,
     distinct,
 )
 from distributary.planning.balancing import balance, scatter
-from distributary.planning.best import Allowance, Annealed, best
-from distributary.planning.constrained import best_within
-from distributary.planning.duplication import Copying, duplicate, place_parts
+from distributary.planning.best import Allowance, best
 from distributary.planning.habits import by_column, by_hash, by_name
 from distributary.planning.hierarchy import (
     Maps,
@@ -40,18 +36,17 @@ from distributary.planning.hierarchy import (
     scatter_and_regroup,
     sessions_first,
 )
-from distributary.planning.hybrid import UnicastLimits, hybrid
 from distributary.planning.interruptible import call_interruptibly
 from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.merging import flow_merge, user_merge
 from distributary.planning.optimal import MOST_GROUPS_TO_SHARE, optimal, optimal_shared
 from distributary.planning.progress import Progress, Step, silent
-from distributary.planning.replan import replan, settle, start_maps
 from distributary.planning.request import Request, RequestSettings
 from distributary.planning.subscription import place_shared, place_single
 from distributary.planning.things import Things, in_messages
-from distributary.planning.two_level import BITS
+from distributary.planning.two_level import BITS, settle
 from distributary.planning.weighted import WholeWeights, gather_receivers, repeat_receivers
+from distributary.planning.with_terms import check_size, has_terms, plan_with_terms
 
 __all__ = ["Solution", "plan"]
 
@@ -120,14 +115,14 @@ def plan(
 def _search(demand: Demand, request: Request, progress: Progress) -> Solution:
     if request.solver.name in _CLOCKED:
         progress(Step("compiling", 0, None))
-        _compile(request.solver.name, bool(request.terms.constraints))
+        _compile(request.solver.name, request.solver.name == "best" and has_terms(request))
+    if request.solver.name == "best":
+        return _best(demand, request, progress)
     weights = request.weigh(demand.interest)
-    if not request.terms.constraints and request.search.objective == "filtering":
+    if request.search.objective == "filtering":
         demand = count_for(demand, request.prices)
     if weights is not None and request.solver.name not in _WEIGHING:
         return _plan_weighted(demand, request, weights, progress)
-    if request.terms.unicast is not None:
-        return _plan_with_unicast(demand, request, request.terms.unicast, progress)
     return _solve(demand, request, progress)
 
 
@@ -135,9 +130,6 @@ def _plan_weighted(
     demand: Demand, request: Request, weights: FloatArray, progress: Progress
 ) -> Solution:
     """Plan for as many receivers as each one's weight says; rounded weights prove nothing."""
-    terms = request.terms
-    if terms.constraints or terms.unicast is not None or terms.max_sent is not None:
-        raise ValueError("weights of receivers go with no other term")
     whole = WholeWeights.of(weights, most=_COPIES * len(weights))
     repeated = repeat_receivers(demand, whole.receivers)
     solution = _solve(repeated, request.replace(receiver_weights={}), progress)
@@ -158,7 +150,7 @@ def _solve(demand: Demand, request: Request, progress: Progress) -> Solution:
 
 
 @cache
-def _compile(algorithm: str, constrained: bool) -> None:
+def _compile(algorithm: str, with_terms: bool) -> None:
     """Solve a tiny demand, so that all kernels are compiled, or loaded, before the clock starts.
 
     Otherwise the first run on a machine would spend its budget on compiling and find another plan.
@@ -170,37 +162,9 @@ def _compile(algorithm: str, constrained: bool) -> None:
     budget_s = 0.001 if algorithm == "best" else math.inf
     request = Request(2, 3, algorithm=algorithm, budget_s=budget_s, patience=math.inf)
     _solve(demand, request, silent)
-    if constrained:  # a and d start together, so that there is something to repair
+    if with_terms:
         apart = Constraints(apart=(frozenset("ad"),))
-        _solve(demand, request.replace(constraints=apart), silent)
-
-
-def _plan_with_unicast(
-    demand: Demand, request: Request, limits: UnicastLimits, progress: Progress
-) -> Solution:
-    """Plan with some flows sent by unicast. A proof of an exact algorithm no longer applies."""
-    solutions: list[Solution] = []
-
-    def solve(rest: Demand) -> Plan:
-        asked = request.replace(labels=_labels_of(rest, demand, request.search.labels))
-        solutions.append(_solve(rest, asked, progress))
-        return solutions[-1].plan
-
-    def price(plan: Plan) -> float:
-        return objective_cost(
-            plan, demand, request.search.objective, request.prices, request.channel
-        )
-
-    found = hybrid(demand, limits, solve, price, request.linear_prices, request.sent_price)
-    return Solution(found, cut_short=any(solution.cut_short for solution in solutions))
-
-
-def _labels_of(rest: Demand, demand: Demand, labels: Sequence[str] | None) -> Sequence[str] | None:
-    """The labels of the remaining flows."""
-    if labels is None or len(labels) != len(demand.rate):
-        return labels
-    label = dict(zip(demand.interest.flows, labels, strict=True))
-    return [label[flow] for flow in rest.interest.flows]
+        _solve(demand, request.replace(constraints=apart, max_sent=2.0), silent)
 
 
 def _place_flat(demand: Demand, group: IndexArray) -> Solution:
@@ -323,39 +287,15 @@ def _by_column(demand: Demand, request: Request, progress: Progress) -> Solution
 
 
 def _best(demand: Demand, request: Request, progress: Progress) -> Solution:
+    if has_terms(request):
+        found = plan_with_terms(demand, request, _rng(request), progress)
+        return Solution(found.plan, cut_short=found.cut_short, session_origin=found.session_origin)
     tell = _in_rates(progress, demand, BITS)
-    if request.terms.constraints:
-        return _plan_within(request.terms.constraints, demand, request, tell)
-    if request.terms.max_sent is not None:
-        return _plan_with_copies(request.terms.max_sent, demand, request, tell)
     if request.change.previous is not None:
         return _improve(request.change.previous, demand, request, tell)
     allowance = Allowance(request.search.budget_s, request.search.patience)
-    found = best(_state_problem(demand, request, BITS), _rng(request), allowance, tell)
-    return replace(_place_maps(demand, found.maps), cut_short=found.cut_short)
-
-
-def _plan_within(
-    constraints: Constraints, demand: Demand, request: Request, progress: Progress
-) -> Solution:
-    problem, budget_s = _state_problem(demand, request, BITS), request.search.budget_s
-    found = best_within(demand, constraints, problem, _rng(request), budget_s, progress)
-    placed = place_single(demand, found.maps.session, found.maps.group)
-    if broken := broken_constraints(placed, demand, constraints):
-        raise InfeasibleError(f"in the best plan found, {broken[0]}", proven=False)
-    return Solution(placed, cut_short=found.cut_short)
-
-
-def _plan_with_copies(
-    max_sent: float, demand: Demand, request: Request, progress: Progress
-) -> Solution:
-    """Spend half of the budget on a plan with each flow in one session, half on copies."""
-    problem, rng = _state_problem(demand, request, BITS), _rng(request)
-    half_s = request.search.budget_s / 2
-    found = best(problem, rng, Allowance(half_s, request.search.patience), progress)
-    copying = Copying(max_sent, user_merge(demand, problem.n_groups), half_s)
-    parts = duplicate(problem.things, found.maps, problem.prices, copying, rng, progress)
-    return Solution(place_parts(demand, parts), cut_short=found.cut_short)
+    annealed = best(_state_problem(demand, request, BITS), _rng(request), allowance, tell)
+    return replace(_place_maps(demand, annealed.maps), cut_short=annealed.cut_short)
 
 
 def _improve(previous: Previous, demand: Demand, request: Request, progress: Progress) -> Solution:
@@ -364,15 +304,14 @@ def _improve(previous: Previous, demand: Demand, request: Request, progress: Pro
     known = len(previous.session_group)
     sessions = min(request.size.most_sessions, max(len(things), known))
     groups = min(request.size.groups, sessions)
-    start, home = start_maps(previous, demand.interest, sessions, groups)
-    weights = request.linear_prices
-    if request.change.max_moves is not None:
-        found = Annealed(replan(things, start, home, weights, request.change.max_moves, progress))
-    else:
-        start = settle(things, start, home, weights)
-        problem = TwoLevelProblem(things, sessions, groups, weights)
-        allowance = Allowance(request.search.budget_s, request.search.patience)
-        found = best(problem, _rng(request), allowance, progress, start)
+    check_size(previous, sessions, groups)
+    more = (np.arange(sessions - known) % groups).astype(np.int32)
+    home = np.array([previous.session_of.get(flow, -1) for flow in demand.interest.flows], np.int32)
+    start = Maps(np.maximum(home, 0), np.concatenate([previous.session_group, more]))
+    start = settle(things, start, home, request.linear_prices)
+    problem = TwoLevelProblem(things, sessions, groups, request.linear_prices)
+    allowance = Allowance(request.search.budget_s, request.search.patience)
+    found = best(problem, _rng(request), allowance, progress, start)
     maps, origin = found.maps.close_gaps()
     placed = place_single(demand, maps.session, maps.group)
     return Solution(placed, cut_short=found.cut_short, session_origin=origin)

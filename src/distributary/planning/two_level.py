@@ -19,7 +19,7 @@ from distributary.planning._state_kernels import Level, State, apply_moves, coun
 from distributary.planning.hierarchy import Maps
 from distributary.planning.things import Things
 
-__all__ = ["BITS", "TwoLevel"]
+__all__ = ["BITS", "TwoLevel", "settle"]
 
 BITS = 52  # of a cost; doubles represent such whole numbers exactly
 
@@ -129,6 +129,25 @@ class TwoLevel:
         self, chosen: IntArray, chance: FloatArray, target: IndexArray, temperature: float
     ) -> None:
         draw_moves(chosen, chance, self.move_prices(), temperature, self.state, target)
+
+
+def settle(
+    things: Things,
+    start: Maps,
+    home: IndexArray,
+    prices: FilteringPrices,
+    passes: int | None = None,
+) -> Maps:
+    """Put every new flow, whose home is -1, in its cheapest session.
+
+    Repeats until no new flow gains from a move, or for `passes` passes.
+    """
+    state = TwoLevel(things, start, prices)
+    newcomers = np.flatnonzero(home < 0)
+    for _ in count() if passes is None else range(passes):
+        if not state.descend_once(newcomers):
+            break
+    return state.maps
 
 
 def _empty_level(n_receivers: int, n_channels: int) -> Level:
