@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heapify, heapreplace
 
 import numpy as np
@@ -26,7 +27,7 @@ from distributary.delivery.outgoing import OutgoingStream
 from distributary.delivery.packing import Packer
 from distributary.delivery.sender_params import SenderParams
 from distributary.delivery.window import RepairWindow
-from distributary.model import Demand, FloatArray, Plan
+from distributary.model import Demand, FloatArray, Interest, Plan
 from distributary.planning._packet_kernels import count_heartbeats, count_packets, count_pauses
 from tests import oracles
 from tests.cost.cases import apart, flooding
@@ -45,6 +46,7 @@ PACKET_PRICES = st.builds(
     delay_s=st.one_of(st.just(0.0), st.floats(1e-9, 10)),
     heartbeats=st.one_of(st.just(0.0), st.floats(1e-3, 100)),
 )
+LINEAR = st.builds(FilteringPrices, st.floats(0, 9), st.floats(0.1, 9))
 CALIBRATED = PacketPrices(20e-9, 300e-9, 60e-9, 150e-9)
 
 
@@ -148,10 +150,24 @@ def test_no_valid_plan_costs_less_than_the_wanted_work(
         cost = filtering_cost(plan, demand, prices)
         if not evaluate(plan, demand).problems:
             assert cost.work >= cost.wanted_work * (1 - 1e-9)
-    assert filtering_cost(flooding(demand), demand, prices).relative_excess in (
-        0,
-        pytest.approx(1, rel=1e-6),
-    )
+    cost = filtering_cost(flooding(demand), demand, prices)
+    assert cost.excess == pytest.approx(cost.flooding_excess, rel=0, abs=1e-9 * cost.work)
+
+
+@given(
+    receivers=st.integers(1, 6),
+    rate=st.lists(RATES, min_size=1, max_size=6),
+    prices=st.one_of(PACKET_PRICES.map(lambda own: replace(own, heartbeats=0)), LINEAR),
+    data=st.data(),
+)
+def test_flooding_wastes_nothing_where_everybody_wants_everything(
+    receivers: int, rate: list[float], prices: Prices, data: st.DataObject
+) -> None:
+    pairs = [(str(r), str(f)) for r in range(receivers) for f in range(len(rate))]
+    demand = Demand(Interest.from_pairs(pairs), np.array(rate))
+    weights = data.draw(weights_for(demand))
+    cost = filtering_cost(flooding(demand), demand, prices, weights)
+    assert cost.flooding_excess == cost.relative_excess == 0
 
 
 @given(case=cases(), h=st.floats(1, 100))

@@ -16,6 +16,8 @@ from distributary.model import Demand, FloatArray, Plan
 
 __all__ = ["FilteringCost", "filtering_cost"]
 
+_ROUNDING = 1e-12  # relative, of sums in different orders
+
 
 @dataclass(frozen=True, slots=True)
 class FilteringCost:
@@ -82,8 +84,14 @@ def filtering_cost(
         session_cost=prices.alpha * float(loads.received @ weights),
         flow_cost=prices.beta * float(loads.accepted @ weights),
         wanted_work=price * float(loads.wanted @ weights),
-        flooding_excess=price * float(demand.rate @ np.maximum(weights.sum() - wanting, 0)),
+        flooding_excess=price * float(demand.rate @ _subtract(weights.sum(), wanting)),
     )
+
+
+def _subtract(whole: FloatArray | np.float64, part: FloatArray) -> FloatArray:
+    """The rest, which is 0 where it is no more than the rounding of two sums."""
+    rest = whole - part
+    return np.where(rest > _ROUNDING * part, rest, 0.0)
 
 
 def _price_packets(
@@ -104,7 +112,7 @@ def _price_packets(
         session_cost=float(_session_work(plan, demand, loads, prices) @ weight),
         flow_cost=float(_flow_work(plan, demand, loads, prices) @ weight),
         wanted_work=float(wanted @ weight),
-        flooding_excess=float((prices.stream(total) - wanted) @ weight),
+        flooding_excess=float(_subtract(prices.stream(total), wanted) @ weight),
     )
 
 
