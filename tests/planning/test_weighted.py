@@ -94,7 +94,7 @@ def test_user_merge_merges_first_what_costs_least_at_the_weights(
 @settings(max_examples=15, deadline=None)
 @given(data=st.data(), demand=demands(rates=whole_rate_values()))
 @pytest.mark.parametrize(
-    "algorithm", sorted(set(ALGORITHMS) - {"by-column", "user-merge", "optimal-shared"})
+    "algorithm", sorted(set(ALGORITHMS) - {"best", "by-column", "user-merge", "optimal-shared"})
 )
 def test_a_weight_of_n_is_n_receivers_that_want_the_same(
     algorithm: str, data: st.DataObject, demand: Demand
