@@ -157,21 +157,19 @@ class _Search:
 
     def _all_ways(self, bundle: _Bundle) -> list[_Way]:
         instance = self.instance
-        pinned = instance.pinned.keys() & set(bundle.flows)
+        is_pinned = not instance.pinned.keys().isdisjoint(bundle.flows)
         most = 0 if instance.unicast is None else instance.unicast.receivers
         places = [*range(self._n_slots), *([UNICAST] if most else [])]
         ways = set()
         for choice in product(places, repeat=len(bundle.receivers)):
             slots = sorted(set(choice) - {UNICAST})
-            if len(slots) > 1 and instance.max_sent is None:
+            if (len(slots) > 1 and instance.max_sent is None) or (is_pinned and not slots):
                 continue
             masks = dict.fromkeys(choice, 0)
             for receiver, place in zip(bundle.receivers, choice, strict=True):
                 masks[place] |= 1 << receiver
             alone = masks.get(UNICAST, 0)
             if any(len(self._takers(flow, alone)) > most for flow in bundle.flows):
-                continue
-            if any(len(self._takers(flow, alone)) == len(instance.wanted[flow]) for flow in pinned):
                 continue
             ways.add(_Way(tuple((slot, masks[slot]) for slot in slots), alone))
         return sorted(ways)

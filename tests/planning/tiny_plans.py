@@ -313,8 +313,6 @@ def _unicast(plan: TinyPlan, instance: Instance) -> Iterator[str]:
         copies = sum(f == flow for _, f in plan.unicast)
         in_session = any(f == flow for f, _ in plan.placed)
         extra += rate * (copies if in_session else copies - 1)
-        if flow in instance.pinned and copies == len(instance.wanted[flow]):
-            yield f"flow {flow} is pinned, and goes to all of its receivers by unicast"
         if copies > allowed.receivers:
             yield f"flow {flow} has {copies} unicast receivers"
     if is_over(len(plan.unicast), allowed.links):
