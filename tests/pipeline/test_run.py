@@ -29,7 +29,7 @@ from distributary.pipeline import distributed
 from distributary.pipeline.ingest import BadRowsError, TimeWindow
 from distributary.pipeline.job import Job, Outcome, driver_need
 from distributary.pipeline.run import run
-from distributary.planning import Request
+from distributary.planning import Request, UnicastLimits
 from distributary.workloads import (
     DayParams,
     TradingFloor,
@@ -352,18 +352,31 @@ def test_interest_beyond_the_limit_of_the_driver_is_planned_on_executors(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_plan_from_logs_keeps_its_limits_or_is_refused_in_one_line(
+def test_a_plan_from_logs_keeps_all_its_terms_or_is_refused_in_one_line(
     spark: SparkSession, logs: Path, done: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     before = read_demand(done[0] / "interest", done[0] / "rates", count="bytes").demand
     most = float(plan_loads(done[1].plan, before).group_rate.max())
     within = Constraints(Limits(group_rate=0.95 * most, group_members=20))
-    told = run(spark, job(logs, out, request=REQUEST.replace(constraints=within), count="bytes"))
-    assert told.manifest["plan"]["count"] == "bytes"
+    terms = REQUEST.replace(
+        constraints=within,
+        unicast=UnicastLimits(1, max_links=30),
+        max_sent=1.2,
+        receiver_weights={done[1].plan.receivers[0]: 5.0},
+    )
+    shutil.copytree(done[0], out)
+    told = run(spark, job(logs, out, request=terms, max_moves=40, count="bytes")).manifest
+    assert told["replay"]["plan"]["unserved"] == 0
+    assert told["plan"]["count"] == "bytes"
     demand = read_demand(out / "interest", out / "rates", count="bytes").demand
     kept = read_plan(out / "plan", demand.interest).plan
     assert broken_constraints(kept, demand, within) == ()
+    assert len(kept.unicast_flow) <= 30
+    loads = plan_loads(kept, demand)
+    assert loads.session_rate.sum() + loads.unicast_rate <= 1.2001 * demand.rate.sum()
+    diff = pq.read_table(out / "diff" / "moves.parquet")
+    assert len(set(diff["flow"].to_pylist())) <= 40
     written = contents(out)
     nothing = REQUEST.replace(constraints=Constraints(Limits(group_rate=1e-6)))
     with pytest.raises(InfeasibleError, match=r"infeasible: .*1e-06"):

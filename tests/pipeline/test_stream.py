@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import shutil
@@ -23,9 +24,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from distributary.cli.stream import _batch_line
 from distributary.errors import InputError, OutputError
 from distributary.files import read_demand, read_plan
-from distributary.model import Demand, Interest, Previous, plan_problems
+from distributary.model import (
+    Constraints,
+    Demand,
+    Interest,
+    Limits,
+    Previous,
+    broken_constraints,
+    plan_problems,
+)
 from distributary.pipeline.following import FollowedPlan, follow
 from distributary.pipeline.ingest import Reason, TimeWindow, read_publications, read_subscriptions
 from distributary.pipeline.interest import interest_of, last_actions
@@ -352,6 +362,47 @@ def test_newcomers_are_served_at_once_and_no_change_is_no_version(
     assert {row["session"] for row in heard if row["receiver"] == "ann"} == {placed["new"]}
     line = history(job)[-1]
     assert (line["moves"], line["new"]) == (0, 1)
+
+
+def test_limits_hold_in_every_version_and_one_that_cannot_is_not_put_in_force(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    within = Constraints(Limits(group_members=2, receiver_groups=1))
+    request = Request(groups=2, constraints=within, budget_s=0.01, patience=math.inf)
+    job = small_job(tmp_path, files_per_batch=10, request=request)
+    wanted = {("r0", "f0"), ("r1", "f0"), ("r2", "f1"), ("r3", "f1")}
+    batches = iter(range(9))
+
+    def arrive(changes: list[tuple[str, str, str]]) -> LedgerState:
+        number = next(batches)
+        at = START + timedelta(minutes=10 * number)
+        rows = [subscription(at, *change) for change in changes]
+        write(tmp_path / "subscriptions" / f"{number}.csv", rows, at)
+        publishing = [publication(at, "f0"), publication(at, "f1")]
+        write(tmp_path / "publications" / f"{number}.parquet", publishing, at)
+        return stream(spark, job)
+
+    def check_plan(wants: set[tuple[str, str]]) -> None:
+        interest = Interest.from_pairs(sorted(wants))
+        kept = read_plan(job.out / "plan", interest).plan
+        assert plan_problems(kept, interest) == ()
+        assert broken_constraints(kept, Demand(interest, np.ones(2)), within) == ()
+
+    assert arrive([(*pair, "subscribe") for pair in sorted(wanted)]).version == 1
+    check_plan(wanted)
+    state = arrive([("r4", "f0", "subscribe")])  # three receivers of one flow
+    assert state.version == 1
+    check_plan(wanted)
+    line = history(job)[-1]
+    assert line["refused"].startswith("infeasible: ")
+    assert (line["unserved"], line["version"], line["excess"]) == (1, 1, None)
+    assert table(spark, job, state, "unserved") == [("f0", "r4")]
+    assert f"version 1 stays: {line['refused']}; 1 wanted pairs" in _batch_line(line, 0.1)
+    state = arrive([("r0", "f0", "unsubscribe")])
+    assert state.version == 2
+    check_plan(wanted - {("r0", "f0")} | {("r4", "f0")})
+    assert "refused" not in history(job)[-1]
+    assert "unserved" not in state.tables
 
 
 def test_messages_with_ids_count_once_whatever_file_they_come_in(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from distributary.cost import FilteringPrices, PacketPrices
-from distributary.model import Constraints, Demand, Interest, Packing, Plan
+from distributary.cost import ChannelPrices, FilteringPrices, PacketPrices
+from distributary.model import Constraints, Demand, Interest, Packing, Plan, Previous
+from distributary.planning import Request, UnicastLimits
 from tests.planning.tiny_plans import Instance, TinyPlan
 
 
@@ -53,6 +56,38 @@ def as_prices(instance: Instance) -> FilteringPrices | PacketPrices:
         prices.alpha0, prices.alpha1, prices.beta0, prices.beta1,
         prices.messages_per_packet, prices.delay_s, prices.heartbeats,
     )  # fmt: skip
+
+
+def as_previous(instance: Instance) -> Previous | None:
+    """The plan that an instance starts from."""
+    if not instance.home_group:
+        return None
+    places = dict(zip(instance.flows, instance.home, strict=True))
+    one = {name: min(home) for name, home in places.items() if len(home) == 1 and min(home) >= 0}
+    several = {name: home for name, home in places.items() if home and name not in one}
+    return Previous(one, np.array(instance.home_group, np.int32), several)
+
+
+def as_request(instance: Instance, **settings: Any) -> Request:
+    """The request for a plan of an instance, with more settings."""
+    prices, unicast = instance.prices, instance.unicast
+    by_channel = prices.sent > 0
+    linear = prices.alpha1 == prices.beta1 == 0
+    return Request(
+        instance.groups,
+        instance.sessions,
+        prices=None if by_channel else as_prices(instance),
+        channel=ChannelPrices(prices.alpha0, prices.sent) if by_channel else None,
+        objective="channel" if by_channel else "filtering",
+        packing=as_packing(instance) if linear else None,
+        receiver_weights=dict(zip(instance.receivers, instance.weights, strict=True)),
+        constraints=as_constraints(instance),
+        unicast=unicast and UnicastLimits(unicast.receivers, unicast.links, unicast.rate),
+        max_sent=instance.max_sent,
+        previous=as_previous(instance),
+        max_moves=instance.max_moves,
+        **settings,
+    )
 
 
 def as_plan(plan: TinyPlan, instance: Instance) -> Plan:
