@@ -44,8 +44,8 @@ DEMANDS = demands(rates=RATES) | dense_demands(max_receivers=6, rates=RATES)
 PRICES = st.sampled_from(
     [(1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (1e-6, 1.0), (1e12, 1e-9), (3.0, 0.5)]
 )
-WORK = st.sampled_from([0, 3_000, 10_000_000])
-PLENTY = 10_000_000
+WORK = st.sampled_from([0, 3_000, 100_000_000])
+PLENTY = 100_000_000
 
 
 def least_work(demand: Demand, size: Size, prices: FilteringPrices) -> float:
@@ -206,13 +206,11 @@ def test_profits_at_anchors_are_those_of_the_plain_twins(drawn: Kinds, data: st.
         cut, _ = search_cluster(
             drawn, worth, anchor, data.draw(st.integers(1, 4)), np.zeros(n_kinds)
         )
-        # Widths are rounded down to whole steps if receivers differ.
-        assert largest - slack <= found <= largest + drawn.step + slack
-        assert found - slack <= cut <= profit[anchor] + slack
-        assert by_pairs - slack <= profit[anchor] <= by_pairs + drawn.step + slack
-        if drawn.step == 1:
-            assert found == pytest.approx(largest, abs=slack)
-            assert profit[anchor] == pytest.approx(by_pairs, abs=slack)
+        # Widths are rounded down to whole steps, which differ by the order of a sum.
+        rounded = 0.0 if drawn.step == 1 else 2 * drawn.step
+        assert largest - slack <= found <= largest + rounded + slack
+        assert found - rounded - slack <= cut <= profit[anchor] + rounded + slack
+        assert by_pairs - slack <= profit[anchor] <= by_pairs + rounded + slack
 
 
 @settings(max_examples=60, deadline=None)

@@ -108,7 +108,7 @@ class _Ascent:
             self.worth = self._best_worth
             return True
         self._direction = missing + 0.3 * self._direction
-        length = self._step * (self.best * _HOPE - bound) / slope
+        length = self._step * (self.best * _HOPE - bound) / max(slope, 1e-30)
         worth = self.worth + length * self._direction
         self.worth = np.clip(worth, self.kinds.size, self._most_worth)
         return True

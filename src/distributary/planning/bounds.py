@@ -41,7 +41,8 @@ __all__ = ["WORK_PER_S", "Bound", "lower_bound"]
 WORK_PER_S = 1_000_000_000  # elementary operations; counted instead of time, so that bounds repeat
 _ROUNDING = 1e-9  # more than sums in any order differ by
 _MOST_STEPS = 16_384  # weights of sets are counted in so many steps, if receivers differ
-_MOST_KINDS_EXACT = 40
+_MOST_KINDS_EXACT = 24  # with more, the search does not end in its time
+_SEARCH_SHARE = 0.1  # of the work
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def _list_levels(size: Size, prices: FilteringPrices) -> list[_Level]:
 
 def _bound_levels(kinds: Kinds, levels: list[_Level], work: int) -> Bound:
     """The best bound of the cost at all levels."""
-    searched = _search(kinds, levels, work)
+    searched = _search(kinds, levels, int(_SEARCH_SHARE * work))
     if searched.how == "optimum":
         return searched
     each = [_bound_level(kinds, level, work // len(levels)) for level in levels]
