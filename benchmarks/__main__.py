@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    bounds,
     broker_matching,
     broker_restart,
     brokers,
@@ -33,6 +34,7 @@ SECTIONS = {
     "kernels": speed.kernels,
     "algorithms": speed.algorithms,
     **planner.SECTIONS,
+    **bounds.SECTIONS,
     **sharing.SECTIONS,
     **pipeline.SECTIONS,
     **real_logs.SECTIONS,
