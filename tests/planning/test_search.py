@@ -25,7 +25,7 @@ from distributary.planning.search import search_with_terms
 from distributary.planning.term_problem import TermProblem, TermSettings
 from distributary.workloads import TwoClass, two_class
 from tests.planning.every_plan import cheapest_plan
-from tests.planning.tiny_instances import KINDS, OPTIONS, tiny_instance
+from tests.planning.tiny_instances import KINDS, tiny_instance
 from tests.planning.tiny_plans import Instance, complaints, count_moves, price, read_tiny
 from tests.planning.tiny_requests import as_constraints, as_demand, as_packing, as_request
 from tests.strategies import near
@@ -46,7 +46,6 @@ DEAR: Mapping[str, frozenset[int]] = {
     "pins+moves": frozenset({22, 44, 95, 127}),
     "apart+moves": frozenset({53, 69, 137}),
     "unicast+moves": frozenset({2, 85}),
-    "+".join(OPTIONS): frozenset({89}),
 }
 ALONE = [kind for kind in KINDS if len(kind) != 2]
 PAIRS = [kind for kind in KINDS if len(kind) == 2]

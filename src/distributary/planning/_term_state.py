@@ -484,7 +484,10 @@ def _count_moved(k: int, wants: Wants, bounds: Bounds, table: Table) -> int:
         if bounds.home_offsets[f] == bounds.home_offsets[f + 1]:
             continue
         for j in range(table.n_parts[k]):
-            if not _is_home(f, table.part_place[slot + j], bounds, table):
+            place = table.part_place[slot + j]
+            if place == UNICAST and not table.flow_links[f]:
+                continue  # another flow of the bundle goes by unicast
+            if not _is_home(f, place, bounds, table):
                 moved += 1
                 break
     return moved
