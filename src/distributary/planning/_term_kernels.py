@@ -79,6 +79,8 @@ __all__ = [
 ]
 
 FORBIDDEN = 1e300
+MANY_PAIRS = 2000
+_SHARE_OF_COMFORTABLE = 0.2  # of pairs whose receiver would stay in the session anyway
 _TRIES = 6  # places drawn for a part before it stays where it is
 _VICTIMS = 3  # parts that are asked to make room for another
 _STEPS = 8  # along the parts of a session, to find one of them
@@ -179,10 +181,13 @@ def sweep_pairs(
 ) -> int:
     """Redraw the place of each part of a thing, then of each of its pairs; return how many moved.
 
-    Single pairs are drawn where a thing may have several places.
+    Single pairs are drawn where a thing may have several places. A receiver that has more reasons
+    to be in a session saves nothing by taking one flow from elsewhere, so that only a share of such
+    pairs is drawn in large problems.
     """
     wants, bounds, table = state.wants, state.bounds, state.table
     by_pair = bounds.copies or bounds.unicast_receivers > 0
+    skips = len(wants.members) > MANY_PAIRS
     moved = 0
     for i in range(len(order)):
         k = order[i]
@@ -200,7 +205,11 @@ def sweep_pairs(
         if not (by_pair or n_places > 1) or end - start == 1:
             continue
         for p in range(start, end):
-            slot = find_part(k, table.place[p], wants, table)
+            place = table.place[p]
+            stays = skips and place >= 0 and table.held[wants.members[p], place] > 1
+            if stays and _draw(room.seed) > _SHARE_OF_COMFORTABLE:
+                continue
+            slot = find_part(k, place, wants, table)
             if table.part_size[slot] > 1:
                 room.part[0] = p
                 moved += _redraw(k, room.part[:1], heat, state, room)
@@ -225,7 +234,7 @@ def _redraw(k: int, part: IntArray, heat: Heat, state: PairState, room: Room) ->
     table = state.table
     old = table.place[part[0]]
     is_strict = count_broken(table) == 0
-    before = _energy(heat, state)
+    before = 0.0 if is_strict and heat.temperature > 0 else _energy(heat, state)
     take_out(k, part, state)
     _price_places(k, part, is_strict, True, heat, state, room)
     last = len(room.price) - 1

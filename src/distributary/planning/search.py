@@ -24,7 +24,7 @@ from threading import Event
 import numpy as np
 
 from distributary.model import FloatArray, IntArray
-from distributary.planning._term_kernels import Best, cool, make_room
+from distributary.planning._term_kernels import MANY_PAIRS, Best, cool, make_room
 from distributary.planning._term_state import (
     COST,
     KINDS,
@@ -52,6 +52,7 @@ MOST_DESCENTS = 60  # passes; rounding could make more of them cycle
 SAME_BEST_TO_STOP = 6  # stop when this many chains end at the same best cost
 EXCHANGE = 0.25  # share of things that may push another out of a full group, in each sweep
 LEAST_FEE, FIRST_FEE, DEAREST_FEE = 1e-9, 0.1, 10.0  # in units of the mean cost of what a fee is on
+_NEAR = 600_000  # receivers x columns whose state fits into a core's cache
 _LANES = 2  # chains side by side, as the reference machine has cores
 _LONG_SWEEP_S = 1e-4  # shorter sweeps are not worth a thread
 
@@ -132,7 +133,8 @@ class _Search:
         sweeps = int(min(budget_s, 1e9) / self.sweep_s)
         if self.sweep_s < SMALL_SWEEP_S:
             sweeps = max(sweeps, FEWEST_SWEEPS)
-        self._few_moves = problem.bounds.moves < len(problem) / 2
+        is_small = self.sweep_s < SMALL_SWEEP_S
+        self._few_moves = not is_small and problem.bounds.moves < len(problem) / 2
         if self._few_moves:
             sweeps = min(sweeps, SWEEPS_TO_REPLAN)
         self._sweeps = self._left = max(1, sweeps)
@@ -178,6 +180,8 @@ class _Search:
         """The first lane improves what it begins with; the others look further away."""
         if self._few_moves:
             return (0.0, WARM)[nth % _LANES]
+        if nth < _LANES and self._problem.bounds.copies:
+            return WARM  # copies would scatter, and take long to gather again
         return (WARM, HOTTEST)[nth % _LANES] if nth < 2 * _LANES else (0.15, 1.0)[nth % _LANES]
 
     def _offer(self, found: Found) -> None:
@@ -308,11 +312,10 @@ def _sweep_seconds(problem: TermProblem) -> float:
     """The time that one core of the reference machine needs for a sweep."""
     wants, bounds = problem.wants, problem.bounds
     things, pairs, columns = len(problem), len(wants.members), problem.n_sessions + problem.n_groups
-    per_pair = 250 + 0.3 * columns
-    if bounds.copies:
-        per_pair += 1500 + 4 * columns
-    elif bounds.unicast_receivers:
-        per_pair += 800
+    is_near = len(wants.weight) * columns < _NEAR
+    per_pair = 60 + 0.05 * columns if is_near else 100 + 0.33 * columns
     if bounds.any_limit:
-        per_pair *= 1.5
-    return 1e-5 + 1e-9 * (things * (2000 + 4 * columns) + pairs * per_pair)
+        per_pair = 1.5 * per_pair + (5 * problem.n_groups if len(bounds.capped) else 0)
+    if bounds.copies or bounds.unicast_receivers:
+        per_pair += 400 + 1.3 * columns if pairs > MANY_PAIRS else 1800 + columns
+    return 1e-5 + 1e-9 * (things * (1700 + 3 * columns) + pairs * per_pair)
