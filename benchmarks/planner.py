@@ -169,7 +169,7 @@ def real(seconds: float = 30.0) -> Section:
     names = ("hash", "by-name", "FBM", "GF", "IT", "best")
     rows = []
     for data, table, groups, sessions, merge in REAL:
-        demand = _real_demand(Path(folder) / data, table)
+        demand = real_demand(Path(folder) / data, table)
         base = Request(groups=groups, sessions=sessions, budget_s=seconds)
         excess = {}
         for name in names:
@@ -194,7 +194,7 @@ def real(seconds: float = 30.0) -> Section:
     )
 
 
-def _real_demand(folder: Path, table: str) -> Demand:
+def real_demand(folder: Path, table: str) -> Demand:
     rates = pq.read_table(folder / "rates.parquet", columns=["flow", "rate"])
     rates = rates.filter(pc.greater(rates["rate"], 0))
     interest = pq.read_table(folder / f"{table}.parquet", columns=["receiver", "flow"])
