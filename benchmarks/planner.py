@@ -195,6 +195,7 @@ def real(seconds: float = 30.0) -> Section:
 
 
 def real_demand(folder: Path, table: str) -> Demand:
+    """Read a real interest table; flows without a rate above 0 are left out."""
     rates = pq.read_table(folder / "rates.parquet", columns=["flow", "rate"])
     rates = rates.filter(pc.greater(rates["rate"], 0))
     interest = pq.read_table(folder / f"{table}.parquet", columns=["receiver", "flow"])
@@ -203,7 +204,7 @@ def real_demand(folder: Path, table: str) -> Demand:
         pq.write_table(rates, Path(scratch) / "rates.parquet")
         pq.write_table(interest, Path(scratch) / "interest.parquet")
         return read_demand(
-            Path(scratch) / "interest.parquet", Path(scratch) / "rates.parquet"
+            Path(scratch) / "interest.parquet", Path(scratch) / "rates.parquet", max_bad=1e-4
         ).demand
 
 
