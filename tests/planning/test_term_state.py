@@ -12,8 +12,18 @@ import numpy as np
 import pytest
 
 from distributary.planning import UnicastLimits
-from distributary.planning._term_kernels import Best, cool, make_room
-from distributary.planning._term_state import COST, KINDS, RATE_SENT
+from distributary.planning._pair_prices import (
+    make_room,
+)
+from distributary.planning._pair_state import (
+    COST,
+    KINDS,
+    RATE_SENT,
+)
+from distributary.planning._pair_sweeps import (
+    Best,
+    cool,
+)
 from distributary.planning.decision import decide
 from distributary.planning.term_problem import Places, TermProblem, TermSettings
 from tests.planning.every_plan import cheapest_plan

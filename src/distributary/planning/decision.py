@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributary.planning._term_decision import try_all
+from distributary.planning._pair_decision import try_all
 from distributary.planning.term_problem import Places, TermProblem
 
 __all__ = ["Decision", "decide"]

@@ -24,14 +24,21 @@ from threading import Event
 import numpy as np
 
 from distributary.model import FloatArray, IntArray
-from distributary.planning._term_kernels import MANY_PAIRS, Best, cool, make_room
-from distributary.planning._term_state import (
+from distributary.planning._pair_prices import (
+    make_room,
+)
+from distributary.planning._pair_state import (
     COST,
     KINDS,
     MOVED,
     RATE_SENT,
     Bounds,
     PairArrays,
+)
+from distributary.planning._pair_sweeps import (
+    MANY_PAIRS,
+    Best,
+    cool,
 )
 from distributary.planning.best import Allowance
 from distributary.planning.progress import Progress, Step, silent

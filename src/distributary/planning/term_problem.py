@@ -25,7 +25,7 @@ from distributary.model import (
     Previous,
     distinct,
 )
-from distributary.planning._term_state import (
+from distributary.planning._pair_state import (
     BARRED,
     FREE,
     KINDS,
@@ -37,6 +37,8 @@ from distributary.planning._term_state import (
     Pricing,
     Table,
     Wants,
+)
+from distributary.planning._pair_steps import (
     fill,
 )
 from distributary.planning.bundles import number_bundles

@@ -15,7 +15,7 @@ from distributary.model import (
     Previous,
     broken_constraints,
 )
-from distributary.planning._term_state import (
+from distributary.planning._pair_state import (
     EXTRA,
     FILLED,
     LINKS,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from distributary.compiled import kernel
-from distributary.planning._term_state import (
+from distributary.planning._pair_counts import (
+    count_broken,
+)
+from distributary.planning._pair_state import (
     FILLED,
     GROUP_PACKETS,
     KINDS,
@@ -13,12 +16,13 @@ from distributary.planning._term_state import (
     UNICAST,
     PairArrays,
     PairState,
-    clear,
-    count_broken,
     open_state,
+    widen,
+)
+from distributary.planning._pair_steps import (
+    clear,
     put_in,
     take_out,
-    widen,
 )
 
 __all__ = ["try_all"]
