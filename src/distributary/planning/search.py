@@ -54,6 +54,7 @@ FEWEST_SWEEPS = 1600  # of small problems, whatever the budget
 SMALL_SWEEP_S = 5e-5
 LEAST_BUDGET_S = 2.0  # by the clock, which is not to end the search of a small problem
 SWEEPS_TO_REPLAN = 400  # a bound on moves leaves little to search for
+SWEEPS_TO_COMPLETE = 20  # if only what is new may go anywhere
 ROUNDS_TO_REPAIR = 15
 MOST_DESCENTS = 60  # passes; rounding could make more of them cycle
 SAME_BEST_TO_STOP = 6  # stop when this many chains end at the same best cost
@@ -143,7 +144,7 @@ class _Search:
         is_small = self.sweep_s < SMALL_SWEEP_S
         self._few_moves = not is_small and problem.bounds.moves < len(problem) / 2
         if self._few_moves:
-            sweeps = min(sweeps, SWEEPS_TO_REPLAN)
+            sweeps = min(sweeps, SWEEPS_TO_REPLAN if problem.bounds.moves else SWEEPS_TO_COMPLETE)
         self._sweeps = self._left = max(1, sweeps)
         self._best: Found | None = None
         self._ties = self._chains = 0
