@@ -16,7 +16,7 @@ on any machine and with any number of threads.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
@@ -49,6 +49,8 @@ __all__ = ["LEAST_BUDGET_S", "Found", "search_with_terms", "settle_places"]
 HOTTEST, WARM, COLDEST = 0.4, 0.05, 0.008  # temperatures, in units of the mean cost of a thing
 SWEEPS_PER_ROUND = 20
 SWEEPS_PER_REGROUP = 5
+LONGEST_ROUND_S = 1.0  # between looks at the clock; longer sweeps are looked at one by one
+FEWEST_PASSES, SWEEPS_PER_PASS = 2, 40  # of the descent that ends a chain
 SHORTEST_CHAIN, SWEEPS_PER_THING, LONGEST_CHAIN = 200, 16, 4000
 FEWEST_SWEEPS = 1600  # of small problems, whatever the budget
 SMALL_SWEEP_S = 5e-5
@@ -146,6 +148,7 @@ class _Search:
         if self._few_moves:
             sweeps = min(sweeps, SWEEPS_TO_REPLAN if problem.bounds.moves else SWEEPS_TO_COMPLETE)
         self._sweeps = self._left = max(1, sweeps)
+        self._round = SWEEPS_PER_ROUND if self.sweep_s * SWEEPS_PER_ROUND < LONGEST_ROUND_S else 1
         self._best: Found | None = None
         self._ties = self._chains = 0
 
@@ -209,8 +212,9 @@ class _Search:
         chain = _Chain(self._problem, begin, int(rng.integers(2**63)))
         done = self._sweeps - self._left
         if chain.is_broken:
-            for _ in range(ROUNDS_TO_REPAIR):
-                chain.sweep(0.1 * chain.unit * 0.7 ** np.arange(SWEEPS_PER_ROUND, dtype=np.float64))
+            for nth in range(0, ROUNDS_TO_REPAIR * SWEEPS_PER_ROUND, self._round):
+                cooled = (nth + np.arange(self._round, dtype=np.float64)) % SWEEPS_PER_ROUND
+                chain.sweep(0.1 * chain.unit * 0.7**cooled)
                 tell(Step("repairing", done, self._sweeps))
                 if not chain.is_broken or self.stop.is_set() or self._is_late():
                     break
@@ -219,12 +223,13 @@ class _Search:
         cooled = np.arange(sweeps) / max(1, sweeps - 1)
         coldest = min(COLDEST, hottest)
         temperature = chain.unit * hottest * (coldest / max(hottest, COLDEST)) ** cooled
-        for first in range(0, sweeps, SWEEPS_PER_ROUND):
-            chain.sweep(temperature[first : first + SWEEPS_PER_ROUND])
+        for first in range(0, sweeps, self._round):
+            chain.sweep(temperature[first : first + self._round])
             tell(Step("annealing", done + first, self._sweeps, chain.least))
             if self.stop.is_set() or self._is_late():
                 break
-        chain.descend()
+        few = max(FEWEST_PASSES, sweeps // SWEEPS_PER_PASS)
+        chain.descend(MOST_DESCENTS if self._round > 1 else few, self._is_late)
         tell(Step("annealing", done + sweeps, self._sweeps, chain.least))
         return chain.found
 
@@ -238,7 +243,7 @@ class _Chain:
     def __init__(
         self, problem: TermProblem, begin: Places, seed: int, max_moves: float | None = None
     ) -> None:
-        self._problem, self._max_moves = problem, max_moves
+        self._problem, self._max_moves, self._swept = problem, max_moves, 0
         self._state: PairArrays = problem.begin(begin, max_moves)
         table, wants = self._state.table, problem.wants
         largest = int(np.diff(wants.offsets).max())
@@ -280,13 +285,21 @@ class _Chain:
 
     def sweep(self, temperatures: FloatArray) -> int:
         """Sweep at each temperature; return how many moved in the last sweep."""
-        return self._cool(temperatures, self._fees, SWEEPS_PER_REGROUP)
+        regroups = SWEEPS_PER_REGROUP
+        if len(temperatures) < SWEEPS_PER_REGROUP:
+            regroups = int(self._swept % SWEEPS_PER_REGROUP == 0)
+        self._swept += len(temperatures)
+        return self._cool(temperatures, self._fees, regroups)
 
-    def descend(self) -> None:
-        """Make moves from the best places as long as one of them lowers the cost."""
+    def descend(
+        self, passes: int = MOST_DESCENTS, is_late: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Make moves from the best places while one of them lowers the cost, and time is left."""
         places = Places(self._best.place.copy(), self._best.group.copy())
         self._state = self._problem.begin(places, self._max_moves)
-        for _ in range(MOST_DESCENTS):
+        for nth in range(min(passes, MOST_DESCENTS)):
+            if nth >= FEWEST_PASSES and is_late():
+                return
             if not self._cool(np.zeros(1), self._least_fees.copy(), 1):
                 return
 
