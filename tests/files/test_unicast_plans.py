@@ -104,3 +104,18 @@ def test_the_table_may_be_there_only_once(tmp_path: Path) -> None:
 
 def test_flows_sent_by_unicast_are_new_to_whoever_starts_from_the_plan(tmp_path: Path) -> None:
     assert read_previous(stored(tmp_path, **CHANGES)).session_of == {"x": 0, "y": 0}
+
+
+def test_a_previous_plan_says_where_each_receiver_got_a_flow_of_several_places(
+    tmp_path: Path,
+) -> None:
+    changes = {
+        "placements.csv": "flow,session\nx,0\nx,1\ny,0\n",
+        "sessions.csv": "session,group\n0,0\n1,0\n",
+        "subscriptions.csv": "receiver,session,group\na,0,0\nb,1,0\nd,0,0\nd,1,0\n",
+        "unicast.csv": "receiver,flow\nc,x\n",
+    }
+    previous = read_previous(stored(tmp_path, **changes))
+    assert previous.session_of == {"y": 0}
+    assert previous.several == {"x": frozenset({-1, 0, 1})}
+    assert [previous.place_of("x", name) for name in "abcde"] == [0, 1, -1, 0, None]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.cost import FilteringPrices, filtering_cost
+from distributary.files import read_previous, write_plan
 from distributary.model import Demand, Interest, Previous, plan_problems
 from distributary.planning import (
     BY_UNICAST,
@@ -262,3 +265,31 @@ def test_a_request_that_makes_no_sense_is_refused(asked: dict[str, object], said
 def test_a_flow_in_a_session_without_a_group_is_refused() -> None:
     with pytest.raises(ValueError, match="session that has no group"):
         Previous({"a": 1}, np.zeros(1, np.int32))
+
+
+# --- at the same demand --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_plan_costs_more_than_the_one_with_copies_and_unicast_it_starts_from(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    wanted = np.argwhere(rng.random((12, 24)) < 0.4)
+    interest = Interest.from_pairs([(f"r{r:02}", f"f{f:02}") for r, f in wanted])
+    demand = Demand(interest, rng.integers(1, 100, len(interest.flows)).astype(float))
+    request = Request(
+        4, 8, unicast=UnicastLimits(2, 4), max_sent=1.5, budget_s=BUDGET, patience=math.inf
+    )
+    before = plan(demand, request)
+    assert before.plan.duplicated_flows
+    assert before.plan.unicast_flows
+    write_plan(before.plan, {}, tmp_path / "plan")
+    morning = Morning(read_previous(tmp_path / "plan"), demand)
+    for max_moves in (0, 2, None):
+        found = plan(demand, request.replace(previous=morning.previous, max_moves=max_moves))
+        assert plan_problems(found.plan, demand.interest) == ()
+        assert max_moves is None or morning.moved(found) <= max_moves
+        assert morning.work(found) <= morning.work(before) * (1 + 1e-9), max_moves
+        if max_moves == 0:
+            assert morning.work(found) == pytest.approx(morning.work(before), rel=1e-9)

@@ -148,24 +148,7 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) 
 
 def read_previous(folder: str | os.PathLike[str]) -> Previous:
     """Read the places of each flow in a plan folder, whether or not it is still wanted."""
-    folder = Path(folder)
-    read_manifest(folder)
-    placements = read_table(_find_table(folder, "placements"), PLACEMENTS, may_be_empty=True)
-    sessions = read_table(_find_table(folder, "sessions"), SESSIONS)
-    session_group = _session_groups(sessions)
-    _check_sessions_known(placements, len(session_group), sessions)
-    names, codes = placements.names("flow")
-    places: dict[str, set[int]] = {}
-    for code, at in zip(codes, placements.numbers("session"), strict=True):
-        places.setdefault(names[code], set()).add(int(at))
-    alone = _unicast_table(folder)
-    for name in [] if alone is None else alone.names("flow")[0]:
-        places.setdefault(name, set()).add(-1)
-    return Previous(
-        {name: next(iter(at)) for name, at in places.items() if len(at) == 1 and -1 not in at},
-        session_group,
-        {name: frozenset(at) for name, at in places.items() if len(at) > 1 or -1 in at},
-    )
+    return Previous.of(read_plan(folder).plan)
 
 
 def _build_tables(plan: Plan) -> dict[str, Any]:

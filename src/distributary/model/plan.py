@@ -143,12 +143,16 @@ class Previous:
     """The flows' places in an earlier plan, by name, since flows come and go between plans.
 
     `session_of` is each flow's session, `session_group` each session's group. `several` has the
-    places of the flows that were in several sessions or went by unicast (-1).
+    places of the flows that were in several sessions or went by unicast (-1). Who got such a flow
+    where follows from `subscribed`, each receiver's sessions, and `unicast`, the pairs of receiver
+    and flow; both are empty if that is unknown or if there is no such flow.
     """
 
     session_of: dict[str, int]
     session_group: IndexArray
     several: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    subscribed: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    unicast: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
         others = [place for places in self.several.values() for place in places if place != -1]
@@ -156,11 +160,43 @@ class Previous:
         if not all(place in known for place in (*self.session_of.values(), *others)):
             raise ValueError("a flow is in a session that has no group")
 
+    @classmethod
+    def of(cls, plan: Plan) -> Previous:
+        """The places in a plan."""
+        places: dict[str, set[int]] = {}
+        for flow, at in _list_pairs(plan.placement_flow, plan.placement_session):
+            places.setdefault(plan.flows[flow], set()).add(at)
+        alone = _list_pairs(plan.unicast_receiver, plan.unicast_flow)
+        for _, flow in alone:
+            places.setdefault(plan.flows[flow], set()).add(-1)
+        one = {name: min(at) for name, at in places.items() if len(at) == 1 and -1 not in at}
+        several = {name: frozenset(at) for name, at in places.items() if name not in one}
+        subscribed: dict[str, set[int]] = {}
+        if several:
+            for receiver, at in _list_pairs(plan.subscription_receiver, plan.subscription_session):
+                subscribed.setdefault(plan.receivers[receiver], set()).add(at)
+        return cls(
+            one,
+            plan.session_group,
+            several,
+            {name: frozenset(at) for name, at in subscribed.items()},
+            frozenset((plan.receivers[receiver], plan.flows[flow]) for receiver, flow in alone),
+        )
+
+    def place_of(self, flow: str, receiver: str) -> int | None:
+        """Where a receiver got a flow of `several`; None if it did not, or if that is unknown."""
+        heard = self.places_of(flow) & self.subscribed.get(receiver, frozenset())
+        return min(heard, default=-1 if (receiver, flow) in self.unicast else None)
+
     def places_of(self, flow: str) -> frozenset[int]:
         """The sessions that a flow was in, and -1 if it also went by unicast; none if it is new."""
         if flow in self.session_of:
             return frozenset({self.session_of[flow]})
         return self.several.get(flow, frozenset())
+
+
+def _list_pairs(left: IndexArray, right: IndexArray) -> list[tuple[int, int]]:
+    return list(zip(left.tolist(), right.tolist(), strict=True))
 
 
 def _position(kind: str, names: tuple[str, ...], name: str) -> int:

@@ -128,21 +128,43 @@ class TermProblem:
         fill(state)
         return state
 
-    def recall(self, previous: Previous) -> Places:
-        """The places of a previous plan; a thing that is new, or was not whole, is in session 0.
+    def recall(self, previous: Previous, *, whole: bool = False) -> Places:
+        """The places of a previous plan; a thing that is new is in session 0.
 
-        More sessions than that plan had are empty, and spread over the groups.
+        A thing of which it is unknown who got it where is in its first session, as all are if they
+        are to be `whole`. More sessions than that plan had are empty, and spread over the groups.
         """
         known = len(previous.session_group)
         more = (np.arange(self.n_sessions - known) % self.n_groups).astype(np.int32)
         group = np.concatenate([previous.session_group, more]).astype(np.int32)
-        of_thing = np.zeros(len(self), np.int32)
-        for k in range(len(self) - 1, -1, -1):
+        place = np.zeros(len(self.wants.members), np.int32)
+        for k in range(len(self)):
             start, end = self.wants.flow_offsets[k], self.wants.flow_offsets[k + 1]
-            names = (self.demand.interest.flows[f] for f in self.wants.flows[start:end])
+            names = [self.demand.interest.flows[f] for f in self.wants.flows[start:end]]
             places = next((p for name in names if (p := previous.places_of(name))), frozenset())
-            of_thing[k] = min((p for p in places if p >= 0), default=UNICAST if places else 0)
-        return Places(np.repeat(of_thing, np.diff(self.wants.offsets)).astype(np.int32), group)
+            pairs = slice(self.wants.offsets[k], self.wants.offsets[k + 1])
+            place[pairs] = min((p for p in places if p >= 0), default=UNICAST if places else 0)
+            if len(places) > 1 and not whole:
+                place[pairs] = self._recall_parts(previous, names, places, place[pairs], pairs)
+        return Places(place, group)
+
+    def _recall_parts(
+        self,
+        previous: Previous,
+        names: list[str],
+        places: frozenset[int],
+        first: IndexArray,
+        pairs: slice,
+    ) -> list[int]:
+        """Where each receiver of a thing got it, if that may still be; else the first place."""
+        may_be = {
+            p for p in places if (self.bounds.copies if p >= 0 else self.bounds.unicast_receivers)
+        }
+        receivers = (self.demand.interest.receivers[r] for r in self.wants.members[pairs])
+        return [
+            next((p for name in names if (p := previous.place_of(name, receiver)) in may_be), at)
+            for receiver, at in zip(receivers, first.tolist(), strict=True)
+        ]
 
     def spread(self, session: IndexArray) -> IndexArray:
         """The place of each pair if each flow is in one session; a thing is where its first is."""

@@ -150,7 +150,7 @@ def _make_starts(
 ) -> tuple[list[Places], bool]:
     """The previous plan, completed; or a plan without terms, and one with homes for receivers."""
     if settings.previous is not None:
-        return [settle_places(problem, problem.recall(settings.previous))], False
+        return _complete(problem, settings.previous), False
     demand, prices = count_for(problem.demand, settings.prices), settings.prices
     plain = prices.linear if isinstance(prices, PacketPrices) else prices
     things = Things.flows_of(demand, BITS)
@@ -170,6 +170,14 @@ def _make_starts(
         home_group = np.concatenate([home_group, more]).astype(np.int32)
         starts.append(_pin(problem, Places(source, home_group)))
     return starts, found.cut_short
+
+
+def _complete(problem: TermProblem, previous: Previous) -> list[Places]:
+    """The previous plan with what is new; if it breaks limits, also with each flow in one place."""
+    start = settle_places(problem, problem.recall(previous))
+    if not previous.several or not problem.begin(start).table.broken.any():
+        return [start]
+    return [start, settle_places(problem, problem.recall(previous, whole=True))]
 
 
 def _pin(problem: TermProblem, places: Places) -> Places:
