@@ -6,8 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numba import njit
+
+from distributary.compiled import inner_kernel
 
 COMPILED_ON_THE_CLOCK = """
 import sys
@@ -58,6 +63,28 @@ def test_no_kernel_is_compiled_after_the_clock_has_started() -> None:
     command = [sys.executable, "-c", COMPILED_ON_THE_CLOCK]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == ("[] [] [] [] [] []", "")
+
+
+@inner_kernel
+def _half(number: float, sign: int) -> float:
+    return sign * number / 2
+
+
+@njit
+def _call_half_in_many_ways(small: Any, wide: Any) -> Any:
+    return _half(small, 1), _half(wide, sign=-1), _half(7, small), _half(-7, sign=wide)
+
+
+def test_all_integers_and_constants_share_one_version_of_an_inner_kernel() -> None:
+    halves = _call_half_in_many_ways(np.int32(-3), np.int64(2**40 + 1))
+    assert halves == (-1.5, -(2**39) - 0.5, -10.5, -7 * (2**39 + 0.5))
+    signatures: Any = _half
+    assert len(signatures.signatures) == 1
+
+
+def test_python_cannot_call_an_inner_kernel() -> None:
+    with pytest.raises(TypeError, match="only a kernel may call _half"):
+        _half(1, 1)
 
 
 @pytest.mark.slow

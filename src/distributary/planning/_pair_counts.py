@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.compiled import kernel
+from distributary.compiled import inner_kernel
 from distributary.cost.packets import FIRST_HEARTBEAT_S, HEARTBEAT_POWER, HEARTBEAT_SCALE
 from distributary.model import FloatArray
 from distributary.planning._pair_state import (
@@ -74,7 +74,7 @@ __all__ = [
 ]
 
 
-@kernel
+@inner_kernel
 def sum_over(table: Table, weight: FloatArray) -> float:
     """The violation of all limits together, each kind at its weight."""
     total = 0.0
@@ -84,7 +84,7 @@ def sum_over(table: Table, weight: FloatArray) -> float:
     return total
 
 
-@kernel
+@inner_kernel
 def count_broken(table: Table) -> int:
     """How many limits are broken, counting each group, receiver, switch or thing."""
     total = 0
@@ -93,7 +93,7 @@ def count_broken(table: Table) -> int:
     return total
 
 
-@kernel
+@inner_kernel
 def _note(kind: int, cap: float, load: float, sign: int, table: Table) -> None:
     """Count (1) or uncount (-1) what is over a cap, relative to it."""
     if load > cap:
@@ -101,7 +101,7 @@ def _note(kind: int, cap: float, load: float, sign: int, table: Table) -> None:
         table.over[kind] += sign * (load - cap) / max(cap, 1.0)
 
 
-@kernel
+@inner_kernel
 def note_change(kind: int, cap: float, old: float, new: float, table: Table) -> None:
     """Note that a load has changed."""
     if old > cap or new > cap:
@@ -109,7 +109,7 @@ def note_change(kind: int, cap: float, old: float, new: float, table: Table) -> 
         _note(kind, cap, new, 1, table)
 
 
-@kernel
+@inner_kernel
 def packet_cap(members: float, bounds: Bounds) -> float:
     """The most packets of a group; one beyond the last step breaks the limit of its members."""
     for i in range(len(bounds.step_members)):
@@ -118,7 +118,7 @@ def packet_cap(members: float, bounds: Bounds) -> float:
     return np.inf
 
 
-@kernel
+@inner_kernel
 def note_group(m: int, sign: int, bounds: Bounds, table: Table) -> None:
     """Count or uncount the violations of one group, and its cost."""
     groups = table.groups
@@ -132,7 +132,7 @@ def note_group(m: int, sign: int, bounds: Bounds, table: Table) -> None:
         table.over[FILLED] += sign
 
 
-@kernel
+@inner_kernel
 def note_sums(sign: int, bounds: Bounds, table: Table) -> None:
     """Count or uncount the violations of what is bounded in total."""
     sums = table.sums
@@ -147,18 +147,18 @@ def note_sums(sign: int, bounds: Bounds, table: Table) -> None:
         table.over[FILLED] += sign
 
 
-@kernel
+@inner_kernel
 def group_cost(m: int, pricing: Pricing, table: Table) -> float:
     groups = table.groups
     return float(groups[WEIGHT, m] * (groups[STAGE1, m] + groups[BEAT, m]))
 
 
-@kernel
+@inner_kernel
 def session_cost(c: int, table: Table) -> float:
     return float(table.session[WEIGHT, c] * table.session[STAGE2, c])
 
 
-@kernel
+@inner_kernel
 def fill_session(c: int, pricing: Pricing, bounds: Bounds, table: Table) -> None:
     """Price what a session carries."""
     session = table.session
@@ -170,7 +170,7 @@ def fill_session(c: int, pricing: Pricing, bounds: Bounds, table: Table) -> None
     session[PAUSES, c] = count_pauses(packets, pricing)
 
 
-@kernel
+@inner_kernel
 def count_pauses(packets: float, pricing: Pricing) -> float:
     """How many packets per second a pause follows."""
     if pricing.heartbeats == 0:
@@ -179,7 +179,7 @@ def count_pauses(packets: float, pricing: Pricing) -> float:
     return float(real * np.exp(-FIRST_HEARTBEAT_S * real))
 
 
-@kernel
+@inner_kernel
 def price_beats(pauses: float, pricing: Pricing) -> float:
     """What each member of a group pays for its heartbeats."""
     if pricing.heartbeats == 0:
@@ -189,7 +189,7 @@ def price_beats(pauses: float, pricing: Pricing) -> float:
     return float(pricing.alpha1 * beats / pricing.unit)
 
 
-@kernel
+@inner_kernel
 def price_stream(rate: float, pricing: Pricing) -> float:
     """What a receiver pays for all that it gets by unicast, a stream of its own."""
     if rate <= 0:
@@ -199,7 +199,7 @@ def price_stream(rate: float, pricing: Pricing) -> float:
     return price + price_beats(count_pauses(packets, pricing), pricing)
 
 
-@kernel
+@inner_kernel
 def count_moved_flows(k: int, wants: Wants, bounds: Bounds, table: Table) -> int:
     """How many flows of a thing have a place that they did not have before."""
     moved = 0
@@ -218,7 +218,7 @@ def count_moved_flows(k: int, wants: Wants, bounds: Bounds, table: Table) -> int
     return moved
 
 
-@kernel
+@inner_kernel
 def _is_home(f: int, place: int, bounds: Bounds, table: Table) -> bool:
     """Whether a flow had a place before, in the group that this has now."""
     if place >= 0 and table.group[place] != bounds.home_group[place]:
@@ -229,7 +229,7 @@ def _is_home(f: int, place: int, bounds: Bounds, table: Table) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def _extra_of(k: int, wants: Wants, table: Table) -> float:
     """The rate that a thing sends by unicast beyond one copy of each of its flows."""
     rate = table.by_unicast[k]
@@ -238,7 +238,7 @@ def _extra_of(k: int, wants: Wants, table: Table) -> float:
     return float(rate)
 
 
-@kernel
+@inner_kernel
 def begin_change(k: int, wants: Wants, bounds: Bounds, table: Table) -> None:
     """Uncount what depends on a thing as a whole, before its parts change."""
     note_sums(-1, bounds, table)
@@ -246,7 +246,7 @@ def begin_change(k: int, wants: Wants, bounds: Bounds, table: Table) -> None:
     table.sums[UNICAST_EXTRA] -= _extra_of(k, wants, table)
 
 
-@kernel
+@inner_kernel
 def end_change(k: int, wants: Wants, bounds: Bounds, table: Table) -> None:
     """Count what depends on a thing as a whole, after its parts have changed."""
     table.sums[UNICAST_EXTRA] += _extra_of(k, wants, table)
@@ -257,7 +257,7 @@ def end_change(k: int, wants: Wants, bounds: Bounds, table: Table) -> None:
     note_sums(1, bounds, table)
 
 
-@kernel
+@inner_kernel
 def _note_unpinned(k: int, sign: int, bounds: Bounds, table: Table) -> None:
     """Count or uncount a pinned thing that is in no group at all."""
     if bounds.pinned[k] >= 0 and table.n_parts[k] == 1 and table.by_unicast[k] > 0:
@@ -265,7 +265,7 @@ def _note_unpinned(k: int, sign: int, bounds: Bounds, table: Table) -> None:
         table.over[FILLED] += sign
 
 
-@kernel
+@inner_kernel
 def find_part(k: int, place: int, wants: Wants, table: Table) -> int:
     """The slot of a thing's part in a place, or -1."""
     start = wants.offsets[k]
@@ -275,7 +275,7 @@ def find_part(k: int, place: int, wants: Wants, table: Table) -> int:
     return -1
 
 
-@kernel
+@inner_kernel
 def _is_in_group(k: int, m: int, but: int, wants: Wants, table: Table) -> bool:
     """Whether a thing is in a group in another session than one."""
     start = wants.offsets[k]
@@ -286,7 +286,7 @@ def _is_in_group(k: int, m: int, but: int, wants: Wants, table: Table) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def note_sets(
     k: int, c: int, m: int, sign: int, whole: bool, wants: Wants, bounds: Bounds, table: Table
 ) -> None:
@@ -312,7 +312,7 @@ def note_sets(
             table.over[APART] += sign
 
 
-@kernel
+@inner_kernel
 def add_intake(m: int, load: float, bounds: Bounds, table: Table) -> None:
     """Count a load of a group at its members."""
     for i in range(len(bounds.capped)):
@@ -323,7 +323,7 @@ def add_intake(m: int, load: float, bounds: Bounds, table: Table) -> None:
             note_change(RECEIVER_LOAD, bounds.receiver_load[n], old, old + load, table)
 
 
-@kernel
+@inner_kernel
 def add_receiver(row: int, n: int, more: float, bounds: Bounds, table: Table) -> None:
     """Count sessions, groups or load of one receiver."""
     old = table.receiver[row, n]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.compiled import kernel
+from distributary.compiled import inner_kernel, kernel
 from distributary.planning._pair_counts import (
     count_broken,
 )
@@ -75,7 +75,7 @@ def try_all(most_steps: int, arrays: PairArrays) -> int:
     return 0
 
 
-@kernel
+@inner_kernel
 def _try_choice(k: int, part: np.ndarray, choice: int, state: PairState) -> bool:
     """Put a pair into the place of a choice, if that can lead to a plan."""
     bounds, table = state.bounds, state.table
@@ -102,7 +102,7 @@ def _try_choice(k: int, part: np.ndarray, choice: int, state: PairState) -> bool
     return False
 
 
-@kernel
+@inner_kernel
 def _has_other_session(k: int, c: int, state: PairState) -> bool:
     start = state.wants.offsets[k]
     for slot in range(start, start + state.table.n_parts[k]):
@@ -112,7 +112,7 @@ def _has_other_session(k: int, c: int, state: PairState) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def _is_like_an_earlier(c: int, m: int, state: PairState) -> bool:
     """Whether an earlier empty session or group would do as well."""
     bounds, table = state.bounds, state.table
@@ -127,7 +127,7 @@ def _is_like_an_earlier(c: int, m: int, state: PairState) -> bool:
     return False
 
 
-@kernel
+@inner_kernel
 def _may_hold(state: PairState) -> bool:
     """Whether nothing is broken that more pairs could not mend."""
     for kind in range(KINDS):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.compiled import kernel
+from distributary.compiled import inner_kernel, kernel
 from distributary.model import FloatArray, IntArray
 from distributary.planning._pair_counts import (
     count_pauses,
@@ -110,7 +110,7 @@ def make_room(n_sessions: int, n_groups: int, largest: int, seed: int) -> Room:
     )
 
 
-@kernel
+@inner_kernel
 def draw_number(seed: Any) -> float:
     """The next of a sequence of numbers in [0, 1): splitmix64."""
     seed[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -121,7 +121,7 @@ def draw_number(seed: Any) -> float:
     return float(z >> np.uint64(11)) / 2.0**53
 
 
-@kernel
+@inner_kernel
 def price_places(
     k: int,
     part: IntArray,
@@ -153,7 +153,7 @@ def price_places(
     _price_moves(k, heat, state, room)
 
 
-@kernel
+@inner_kernel
 def _count_hits(part: IntArray, state: PairState, room: Room) -> None:
     """Count, for each session and group, the receivers of a part that are there anyway."""
     wants, bounds, table = state.wants, state.bounds, state.table
@@ -187,7 +187,7 @@ def _count_hits(part: IntArray, state: PairState, room: Room) -> None:
             room.in_group[m] = room.hits_group[m]
 
 
-@kernel
+@inner_kernel
 def _weigh_hits(part: IntArray, state: PairState, room: Room) -> None:
     wants, table = state.wants, state.table
     room.in_session[:] = 0.0
@@ -201,7 +201,7 @@ def _weigh_hits(part: IntArray, state: PairState, room: Room) -> None:
             room.in_group[m] += weight * joins[m]
 
 
-@kernel
+@inner_kernel
 def _weigh(part: IntArray, state: PairState) -> float:
     total = 0.0
     for i in range(len(part)):
@@ -209,7 +209,7 @@ def _weigh(part: IntArray, state: PairState) -> float:
     return total
 
 
-@kernel
+@inner_kernel
 def _price_sessions(k: int, part: IntArray, heat: Heat, state: PairState, room: Room) -> None:
     """Price a new copy of a thing in every session, for receivers that take it from there.
 
@@ -252,7 +252,7 @@ def _price_sessions(k: int, part: IntArray, heat: Heat, state: PairState, room: 
         )
 
 
-@kernel
+@inner_kernel
 def _price_part(c: int, part: IntArray, state: PairState) -> float:
     """Price receivers that take a thing from a session which carries it already."""
     wants, table = state.wants, state.table
@@ -268,7 +268,7 @@ def _price_part(c: int, part: IntArray, state: PairState) -> float:
     return float(joining * joiners + table.session[STAGE2, c] * listeners)
 
 
-@kernel
+@inner_kernel
 def _price_unicast(k: int, part: IntArray, copies: int, heat: Heat, state: PairState) -> float:
     """Price the pairs by unicast."""
     wants, pricing, bounds, table = state
@@ -291,7 +291,7 @@ def _price_unicast(k: int, part: IntArray, copies: int, heat: Heat, state: PairS
     return total if copies else total - heat.extra * wants.rate[k]
 
 
-@kernel
+@inner_kernel
 def _price_moves(k: int, heat: Heat, state: PairState, room: Room) -> None:
     """Take the toll off the places that the flows of a thing had before, if all its parts stay."""
     wants, bounds, table = state.wants, state.bounds, state.table
@@ -314,7 +314,7 @@ def _price_moves(k: int, heat: Heat, state: PairState, room: Room) -> None:
                 room.price[c] -= heat.toll
 
 
-@kernel
+@inner_kernel
 def _block_places(
     k: int,
     part: IntArray,
@@ -347,7 +347,7 @@ def _block_places(
             price[c] = FORBIDDEN if is_strict else price[c] + added
 
 
-@kernel
+@inner_kernel
 def _packets_over(k: int, c: int, size: int, state: PairState, room: Room) -> float:
     """How far a new copy in a session would bring its group over its packets."""
     wants, bounds, table = state.wants, state.bounds, state.table
@@ -362,7 +362,7 @@ def _packets_over(k: int, c: int, size: int, state: PairState, room: Room) -> fl
     return float(max(over, 0.0))
 
 
-@kernel
+@inner_kernel
 def _block_groups(
     k: int,
     part: IntArray,
@@ -412,7 +412,7 @@ def _block_groups(
         _block_by_switch(part, heat, state, room)
 
 
-@kernel
+@inner_kernel
 def _block_by_intake(load: float, part: IntArray, heat: Heat, state: PairState, room: Room) -> None:
     """Price the load that receivers of the part would get beyond their caps."""
     wants, bounds, table = state.wants, state.bounds, state.table
@@ -429,7 +429,7 @@ def _block_by_intake(load: float, part: IntArray, heat: Heat, state: PairState, 
                 room.block[m] += weight * (more - max(left, 0.0))
 
 
-@kernel
+@inner_kernel
 def _block_by_switch(part: IntArray, heat: Heat, state: PairState, room: Room) -> None:
     """Price the entries that switches of the part's receivers lack."""
     wants, bounds, table = state.wants, state.bounds, state.table

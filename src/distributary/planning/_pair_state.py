@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 from numba.experimental import structref
 
-from distributary.compiled import kernel
+from distributary.compiled import inner_kernel
 from distributary.model import FloatArray, IndexArray, IntArray
 
 __all__ = [
@@ -272,7 +272,7 @@ _BoundsHandle = _make_handle("_BoundsHandle", Bounds._fields)
 _TableHandle = _make_handle("_TableHandle", Table._fields)
 
 
-@kernel
+@inner_kernel
 def open_state(arrays: PairArrays) -> PairState:
     """The state of these arrays, which it shares."""
     wants, pricing, bounds, table = arrays
@@ -350,7 +350,7 @@ def open_state(arrays: PairArrays) -> PairState:
     return PairState(wanting, pricing, bounding, placing)
 
 
-@kernel
+@inner_kernel
 def widen(number: int) -> int:
     """A 64-bit integer, so that functions are compiled for one type of argument only."""
     return np.int64(number)  # type: ignore[return-value]

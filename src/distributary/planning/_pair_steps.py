@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from distributary.compiled import kernel
+from distributary.compiled import inner_kernel, kernel
 from distributary.model import IntArray
 from distributary.planning._pair_counts import (
     add_intake,
@@ -66,7 +66,7 @@ from distributary.planning._pair_state import (
 __all__ = ["attach", "clear", "detach", "fill", "put_in", "recount", "take_out"]
 
 
-@kernel
+@inner_kernel
 def _link(slot: int, c: int, table: Table) -> None:
     head = table.first[c]
     table.after[slot] = head
@@ -76,7 +76,7 @@ def _link(slot: int, c: int, table: Table) -> None:
     table.first[c] = slot
 
 
-@kernel
+@inner_kernel
 def _unlink(slot: int, c: int, table: Table) -> None:
     before, after = table.before[slot], table.after[slot]
     if before >= 0:
@@ -87,7 +87,7 @@ def _unlink(slot: int, c: int, table: Table) -> None:
         table.before[after] = before
 
 
-@kernel
+@inner_kernel
 def _open_part(k: int, place: int, wants: Wants, table: Table) -> int:
     """Add an empty part; return its slot."""
     slot = wants.offsets[k] + table.n_parts[k]
@@ -100,7 +100,7 @@ def _open_part(k: int, place: int, wants: Wants, table: Table) -> int:
     return widen(slot)
 
 
-@kernel
+@inner_kernel
 def _close_part(k: int, slot: int, wants: Wants, table: Table) -> None:
     """Remove an empty part; the last one takes its slot."""
     if table.part_place[slot] >= 0:
@@ -116,7 +116,7 @@ def _close_part(k: int, slot: int, wants: Wants, table: Table) -> None:
     table.n_parts[k] -= 1
 
 
-@kernel
+@inner_kernel
 def _join_group(n: int, m: int, pairs: int, wants: Wants, bounds: Bounds, table: Table) -> None:
     """Count more (or fewer, below 0) of a receiver's pairs in a group."""
     old = table.here[n, m]
@@ -141,7 +141,7 @@ def _join_group(n: int, m: int, pairs: int, wants: Wants, bounds: Bounds, table:
             note_change(SWITCH_ENTRIES, bounds.switch_entries[w], used, used + sign, table)
 
 
-@kernel
+@inner_kernel
 def _hear_session(n: int, c: int, sign: int, wants: Wants, bounds: Bounds, table: Table) -> None:
     """Count one more or one fewer of a receiver's pairs in a session."""
     old = table.held[n, c]
@@ -156,7 +156,7 @@ def _hear_session(n: int, c: int, sign: int, wants: Wants, bounds: Bounds, table
     add_receiver(SUBSCRIBED, n, sign, bounds, table)
 
 
-@kernel
+@inner_kernel
 def _add_parts(m: int, more: float, table: Table) -> None:
     """Count parts in a group, and whether it is used."""
     groups = table.groups
@@ -165,7 +165,7 @@ def _add_parts(m: int, more: float, table: Table) -> None:
     table.sums[GROUPS] += (groups[PARTS, m] > 0) - was_used
 
 
-@kernel
+@inner_kernel
 def _fill_group(m: int, pricing: Pricing, table: Table) -> None:
     """Price the heartbeats of a group; an empty one costs nothing."""
     groups = table.groups
@@ -176,7 +176,7 @@ def _fill_group(m: int, pricing: Pricing, table: Table) -> None:
         groups[BEAT, m] = price_beats(groups[PAUSES, m], pricing)
 
 
-@kernel
+@inner_kernel
 def _carry(
     k: int, c: int, sign: int, wants: Wants, pricing: Pricing, bounds: Bounds, table: Table
 ) -> None:
@@ -206,7 +206,7 @@ def _carry(
         add_intake(m, sign * wants.load[k], bounds, table)
 
 
-@kernel
+@inner_kernel
 def put_in(
     k: int,
     part: IntArray,  # IN   pairs of thing k that have no place
@@ -242,7 +242,7 @@ def put_in(
     end_change(k, wants, bounds, table)
 
 
-@kernel
+@inner_kernel
 def take_out(
     k: int,
     part: IntArray,  # IN   pairs of thing k that have one place
@@ -279,7 +279,7 @@ def take_out(
     end_change(k, wants, bounds, table)
 
 
-@kernel
+@inner_kernel
 def _send_by_unicast(
     k: int,
     part: IntArray,
@@ -313,7 +313,7 @@ def _send_by_unicast(
             add_receiver(INTAKE, n, sign * wants.wanted_load[p], bounds, table)
 
 
-@kernel
+@inner_kernel
 def detach(
     c: int,
     listeners: IntArray,  # IN   the receivers in session c
@@ -324,7 +324,7 @@ def detach(
     _shift_session(c, listeners, -1, wants, pricing, bounds, table)
 
 
-@kernel
+@inner_kernel
 def attach(
     c: int,
     m: int,
@@ -346,7 +346,7 @@ def attach(
     note_sums(1, bounds, table)
 
 
-@kernel
+@inner_kernel
 def _shift_session(
     c: int,
     listeners: IntArray,
@@ -392,7 +392,7 @@ def fill(arrays: PairArrays) -> None:
     recount(open_state(arrays))
 
 
-@kernel
+@inner_kernel
 def recount(state: PairState) -> None:
     """Fill everything anew from `place` and `group`, without the rounding of many small steps."""
     wants, _, bounds, table = state
@@ -413,7 +413,7 @@ def recount(state: PairState) -> None:
             put_in(k, part[:size], place[p], state)
 
 
-@kernel
+@inner_kernel
 def clear(bounds: Bounds, table: Table) -> None:
     """Take all pairs out of their places."""
     table.place[:] = NOWHERE

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.compiled import copy_into, kernel
+from distributary.compiled import copy_into, inner_kernel, kernel
 from distributary.model import FloatArray, IndexArray, IntArray
 from distributary.planning._choice_kernels import pick
 from distributary.planning._pair_counts import (
@@ -66,7 +66,7 @@ _SWEEPS_TO_RECOUNT = 64
 _HEAVIER = 1.5  # what a limit that is still broken weighs more after each sweep
 
 
-@kernel
+@inner_kernel
 def _energy(heat: Heat, state: PairState) -> float:
     """The cost with all fees and with what is over a limit."""
     sums = state.table.sums
@@ -80,7 +80,7 @@ def _energy(heat: Heat, state: PairState) -> float:
     )
 
 
-@kernel
+@inner_kernel
 def sweep_pairs(
     order: IntArray,  # IN   the things to redraw, one after the other
     heat: Heat,
@@ -124,7 +124,7 @@ def sweep_pairs(
     return moved
 
 
-@kernel
+@inner_kernel
 def _gather(k: int, place: int, part: IntArray, state: PairState) -> int:
     """Collect the pairs of a thing in a place; return their number."""
     wants, place_of = state.wants, state.table.place
@@ -136,7 +136,7 @@ def _gather(k: int, place: int, part: IntArray, state: PairState) -> int:
     return size
 
 
-@kernel
+@inner_kernel
 def _redraw(k: int, part: IntArray, heat: Heat, state: PairState, room: Room) -> int:
     """Draw a place for pairs of a thing; return 1 if they moved."""
     table = state.table
@@ -160,7 +160,7 @@ def _redraw(k: int, part: IntArray, heat: Heat, state: PairState, room: Room) ->
     return 0
 
 
-@kernel
+@inner_kernel
 def _is_allowed(is_strict: bool, before: float, heat: Heat, state: PairState, room: Room) -> bool:
     """Whether a move that was drawn by its price may stay.
 
@@ -174,7 +174,7 @@ def _is_allowed(is_strict: bool, before: float, heat: Heat, state: PairState, ro
     return heat.temperature > 0 or _energy(heat, state) < before
 
 
-@kernel
+@inner_kernel
 def _accept(before: float, heat: Heat, state: PairState, room: Room) -> bool:
     """Whether chance allows what has been done since the energy was `before`."""
     more = _energy(heat, state) - before
@@ -183,7 +183,7 @@ def _accept(before: float, heat: Heat, state: PairState, room: Room) -> bool:
     return heat.temperature > 0 and draw_number(room.seed) < np.exp(-more / heat.temperature)
 
 
-@kernel
+@inner_kernel
 def _exchange(k: int, part: IntArray, heat: Heat, state: PairState, room: Room) -> int:
     """Draw a place without regard to the limits of groups, and push another part out of it.
 
@@ -229,7 +229,7 @@ def _exchange(k: int, part: IntArray, heat: Heat, state: PairState, room: Room) 
     return 0
 
 
-@kernel
+@inner_kernel
 def _find_victim(k: int, m: int, state: PairState, room: Room) -> int:
     """The slot of some other thing's part in a group, or -1."""
     table = state.table
@@ -249,7 +249,7 @@ def _find_victim(k: int, m: int, state: PairState, room: Room) -> int:
     return -1
 
 
-@kernel
+@inner_kernel
 def regroup_sessions(
     order: IntArray,  # IN   the sessions to redraw, one after the other
     heat: Heat,
@@ -282,7 +282,7 @@ def regroup_sessions(
     return moved
 
 
-@kernel
+@inner_kernel
 def _redraw_group(
     c: int,
     listeners: IntArray,
@@ -380,7 +380,7 @@ def cool(
     return moved
 
 
-@kernel
+@inner_kernel
 def keep_best(state: PairState, best: Best) -> None:
     """Copy the places if they are better than the best so far."""
     table = state.table
@@ -398,7 +398,7 @@ def keep_best(state: PairState, best: Best) -> None:
         copy_into(best.group, table.group)
 
 
-@kernel
+@inner_kernel
 def _shuffle(order: IntArray, room: Room) -> None:
     for i in range(len(order) - 1, 0, -1):
         j = int(draw_number(room.seed) * (i + 1))
