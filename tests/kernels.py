@@ -17,7 +17,7 @@ def compile_kernels() -> None:
     apart = Constraints(apart=(frozenset("ab"),))
     for algorithm in ("optimal", "optimal-shared"):
         plan(demand, Request(2, algorithm=algorithm))
-    plan(demand, Request(2, 3, algorithm="best", budget_s=0.001, constraints=apart))
+    plan(demand, Request(2, 3, algorithm="best", budget_s=0.001, constraints=apart, max_sent=2.0))
     events = pa.table({"symbol": ["IBM", "SAP"], "qty": [1, 2]})
     schema = event_schema(events.schema)
     matcher = Matcher(schema, [parse_filter("symbol = 'IBM' AND qty < 5", schema)])

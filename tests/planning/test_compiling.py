@@ -20,8 +20,7 @@ import numpy as np
 from distributary.cost import FilteringPrices
 from distributary.model import Constraints, Demand, Limits
 from distributary.planning import Request, UnicastLimits, plan
-from distributary.planning.solve import _compile
-from distributary.planning.with_terms import has_terms
+from distributary.planning.solve import _compile_for
 from distributary.workloads import TwoClass, two_class
 
 workload = two_class(TwoClass(receivers=60, flows=80), np.random.default_rng(0))
@@ -39,7 +38,7 @@ def compiled():
 
 
 def added(algorithm, **more):
-    _compile(algorithm, has_terms(Request(2, algorithm=algorithm, **more)))
+    _compile_for(Request(2, algorithm=algorithm, **more))
     before = compiled()
     assert any(before.values())
     for groups, budget_s in ((5, 0.05), (48, 0.001)):

@@ -115,7 +115,7 @@ def plan(
 def _search(demand: Demand, request: Request, progress: Progress) -> Solution:
     if request.solver.name in _CLOCKED:
         progress(Step("compiling", 0, None))
-        _compile(request.solver.name, request.solver.name == "best" and has_terms(request))
+        _compile_for(request)
     if request.solver.name == "best":
         return _best(demand, request, progress)
     weights = request.weigh(demand.interest)
@@ -149,8 +149,14 @@ def _solve(demand: Demand, request: Request, progress: Progress) -> Solution:
     return _SOLVERS[request.solver.name](demand, request, progress)
 
 
+def _compile_for(request: Request) -> None:
+    """Compile, or load, what a request needs."""
+    with_terms = request.solver.name == "best" and has_terms(request)
+    _compile(request.solver.name, with_terms, with_terms and request.terms.max_sent is not None)
+
+
 @cache
-def _compile(algorithm: str, with_terms: bool) -> None:
+def _compile(algorithm: str, with_terms: bool, with_copies: bool) -> None:
     """Solve a tiny demand, so that all kernels are compiled, or loaded, before the clock starts.
 
     Otherwise the first run on a machine would spend its budget on compiling and find another plan.
@@ -164,7 +170,8 @@ def _compile(algorithm: str, with_terms: bool) -> None:
     _solve(demand, request, silent)
     if with_terms:
         apart = Constraints(apart=(frozenset("ad"),))
-        _solve(demand, request.replace(constraints=apart, max_sent=2.0), silent)
+        max_sent = 2.0 if with_copies else None
+        _solve(demand, request.replace(constraints=apart, max_sent=max_sent), silent)
 
 
 def _place_flat(demand: Demand, group: IndexArray) -> Solution:
