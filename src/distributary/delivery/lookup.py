@@ -309,7 +309,12 @@ class DirectoryView:
         return route._replace(places=places, upcoming=None, claim=claim, released=not places)
 
     def _note(self, name: str, route: FlowEntry | None) -> bool:
-        """Note a route; returns whether it is another than before."""
+        """Note a route; returns whether it is another than before.
+
+        A flow that travels to other receivers alone has none.
+        """
+        if route is not None and not (route.places or route.upcoming or route.released):
+            route = None
         if name in self.routes and self.routes[name] == route:
             return False
         self.routes[name] = route
