@@ -2,9 +2,9 @@
 
 One matcher finds all that match, and counts them by neighbour and client. Link matching (Banavar et
 al., 1999) would stop as soon as every neighbour is decided. It was measured with 1,000, 10,000 and
-100,000 subscriptions (`benchmarks/broker_matching.py`): it handles up to 1.5 times as many events
-where thousands match, fewer elsewhere, but every new subscription may rebuild a large tree. So a
-broker would stop for half a second now and then, ten times as long as it does to compile filters.
+100,000 subscriptions (`benchmarks/broker_matching.py`): it handles fewer events with up to 10,000,
+and up to 2.4 times as many with 100,000 unless nearly all are local. It needs a second index, whose
+trees are rebuilt as subscriptions come.
 """
 
 from __future__ import annotations
