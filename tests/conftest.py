@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,7 +28,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with Spark: its tests take the longest, and all go to one worker."""
+    """Begin with Spark: its tests take the longest, and two workers share them."""
     items.sort(key=lambda item: not item.nodeid.startswith(SPARK))
 
 
@@ -35,10 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     from xdist.scheduler import LoadFileScheduling
 
-    class OneSpark(LoadFileScheduling):
-        """A file is one worker's, and so are all files of tests that share a Spark session."""
+    class TwoSparks(LoadFileScheduling):
+        """A file is one worker's, and so is each half of the files that need a Spark session."""
 
         def _split_scope(self, nodeid: str) -> str:
-            return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
+            file = super()._split_scope(nodeid)
+            if not nodeid.startswith(SPARK):
+                return file
+            return f"{SPARK}{zlib.crc32(file.encode()) % 2}"
 
-    return OneSpark(config, log)
+    return TwoSparks(config, log)
