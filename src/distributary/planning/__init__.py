@@ -5,6 +5,7 @@ from distributary.planning.hierarchy import Annealing
 from distributary.planning.interruptible import SEARCH_THREAD
 from distributary.planning.make import MadePlan, bound_plan, make_plan, price_solution
 from distributary.planning.moves import BY_UNICAST, Move, count_moved, moves_between
+from distributary.planning.pair_map import PairMap, decode_pairs
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.request import (
     ALGORITHMS,
@@ -35,6 +36,7 @@ __all__ = [
     "CurvePoint",
     "MadePlan",
     "Move",
+    "PairMap",
     "Progress",
     "Request",
     "RequestSettings",
@@ -48,6 +50,7 @@ __all__ = [
     "compare_algorithms",
     "cost_curve",
     "count_moved",
+    "decode_pairs",
     "lower_bound",
     "make_plan",
     "moves_between",

@@ -1,0 +1,253 @@
+"""Who wants what and how much is published, in memory, changed batch by batch.
+
+A stream keeps its state on disk. This is the part of it that a plan follows: the last action of
+each pair of receiver and flow, and the messages of each flow in the window of rates. It is loaded
+once, when a stream starts, and then takes each batch's rows; the cost of a batch grows with its
+rows, not with what is known. 30 million pairs take less than a gigabyte.
+
+Rates are exact: a flow with n messages in a window of s seconds has the rate n / s, and a silent
+one 1 / s, so the whole numbers max(n, 1) and the one divisor s say all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from distributary.model import Demand, FloatArray, IndexArray, IntArray, Interest
+from distributary.planning import PairMap, decode_pairs
+
+__all__ = ["DemandChange", "LiveDemand", "Names", "SettleTies"]
+
+Flags = npt.NDArray[np.bool_]
+SettleTies = Callable[[pa.Table], Flags]
+
+_NEVER = np.iinfo(np.int64).min  # the stamp of a pair without an action: before all, and off
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DemandChange:
+    """What a batch changed, in the numbers of a `LiveDemand`.
+
+    `wanted` and `unwanted` are pairs of receivers and flows, without repeats, that became so.
+    `flows` are the flows whose messages in the window changed to `messages` (0: silent).
+    """
+
+    wanted_receiver: IndexArray
+    wanted_flow: IndexArray
+    unwanted_receiver: IndexArray
+    unwanted_flow: IndexArray
+    flows: IndexArray
+    messages: IntArray
+    seconds: float
+
+
+class Names:
+    """Names and their numbers, from 0 on in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.listed: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def number(self, name: str) -> int:
+        """The number of a name, new or known."""
+        found = self._numbers.setdefault(name, len(self.listed))
+        if found == len(self.listed):
+            self.listed.append(name)
+        return found
+
+    def numbers_of(self, column: pa.ChunkedArray) -> IndexArray:
+        """The number of each name in a column."""
+        coded = column.combine_chunks().dictionary_encode()
+        if isinstance(coded, pa.ChunkedArray):
+            coded = coded.combine_chunks()
+        numbers = np.array([self.number(name) for name in coded.dictionary.to_pylist()], np.int32)
+        codes = coded.indices.to_numpy(zero_copy_only=False)
+        return numbers[codes] if len(numbers) else np.empty(0, np.int32)
+
+
+class LiveDemand:
+    """The demand as it is now. `load` it once, then `apply` each batch.
+
+    `receivers` and `flows` are all names ever seen, also of flows that are published and not
+    wanted: somebody may want them later.
+    """
+
+    def __init__(self) -> None:
+        self.receivers, self.flows = Names(), Names()
+        self.seconds = 1.0
+        self._stamps = PairMap(_NEVER)  # twice the time of the last action, plus 1 if it is on
+        self._messages = _Column(np.int64)
+        self._audience, self._degree = _Column(np.int64), _Column(np.int64)
+        self.pairs = 0
+
+    def load(
+        self, actions: Iterable[pa.Table], messages: pa.Table | None, seconds: float
+    ) -> DemandChange:
+        """Take the stored state: each pair's last action once, and each flow's messages.
+
+        The change is from nothing to the whole demand, in numbers only.
+        """
+        for chunk in actions:
+            self._apply_actions(chunk, _refuse_ties)
+        self._apply_messages(messages, seconds)
+        receiver, flow = self._list_pairs()
+        nobody = np.empty(0, np.int32)
+        flows = np.arange(len(self.flows), dtype=np.int32)
+        counts = self._messages.take(flows)
+        return DemandChange(receiver, flow, nobody, nobody, flows, counts, seconds)
+
+    def apply(
+        self,
+        actions: pa.Table | None,
+        messages: pa.Table | None,
+        seconds: float,
+        settle_ties: SettleTies,
+    ) -> DemandChange:
+        """Take a batch: last actions, new totals of messages, and the window's seconds.
+
+        `actions` has one row for each pair: `receiver`, `flow`, `ts` (microseconds) and `on`. A row
+        with a later time than the known action replaces it, one with an earlier time is ignored.
+        For rows with the same time and the other action, `settle_ties` says whether the row wins.
+        `messages` has `flow` and `messages`, for each flow whose total changed.
+        """
+        nobody = np.empty(0, np.int32)
+        pairs = (nobody, nobody, nobody, nobody)
+        if actions is not None and actions.num_rows:
+            pairs = self._apply_actions(actions, settle_ties)
+        flows, counts = self._apply_messages(messages, seconds)
+        return DemandChange(*pairs, flows, counts, seconds)
+
+    @property
+    def n_receivers(self) -> int:
+        """How many receivers want something."""
+        return self._degree.positive
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that pairs and counts take, without the names."""
+        columns = (self._messages, self._audience, self._degree)
+        return self._stamps.nbytes + sum(column.nbytes for column in columns)
+
+    def weights_of(self, flows: IndexArray) -> IntArray:
+        """The messages of flows in the window, at least 1."""
+        return np.maximum(self._messages.take(flows), 1)
+
+    def demand(self) -> Demand | None:
+        """The whole demand, as planners take it; None if nobody wants anything.
+
+        The cost grows with the number of pairs.
+        """
+        receiver, flow = self._list_pairs()
+        if not len(receiver):
+            return None
+        receivers, receiver_code = _sort_names(self.receivers, receiver)
+        flows, flow_code = _sort_names(self.flows, flow)
+        interest = Interest.from_codes(receivers, flows, receiver_code, flow_code)
+        wanted = np.array([self.flows.number(name) for name in flows], np.int32)
+        rate: FloatArray = self.weights_of(wanted) / self.seconds
+        return Demand(interest, rate)
+
+    def _apply_actions(
+        self, actions: pa.Table, settle_ties: SettleTies
+    ) -> tuple[IndexArray, IndexArray, IndexArray, IndexArray]:
+        receiver = self.receivers.numbers_of(actions["receiver"])
+        flow = self.flows.numbers_of(actions["flow"])
+        on = _to_numpy(actions["on"]).astype(np.bool_)
+        time = _to_numpy(actions["ts"]).astype(np.int64)
+        slots = self._stamps.slots_of(receiver, flow)
+        known = self._stamps.values[slots]
+        was_on, known_time = (known & 1).astype(np.bool_), known >> 1
+        wins = time > known_time
+        ties = np.flatnonzero((time == known_time) & (was_on != on))
+        if len(ties):
+            wins[ties] = settle_ties(actions.take(pa.array(ties)))
+        self._stamps.values[slots[wins]] = 2 * time[wins] + on[wins]
+        gained, lost = wins & on & ~was_on, wins & ~on & was_on
+        self._count(receiver[gained], flow[gained], 1)
+        self._count(receiver[lost], flow[lost], -1)
+        return receiver[gained], flow[gained], receiver[lost], flow[lost]
+
+    def _apply_messages(
+        self, messages: pa.Table | None, seconds: float
+    ) -> tuple[IndexArray, IntArray]:
+        if not seconds > 0:
+            raise ValueError(f"a window of rates has more than 0 seconds, not {seconds}")
+        self.seconds = seconds
+        if messages is None or not messages.num_rows:
+            return np.empty(0, np.int32), np.empty(0, np.int64)
+        flows = self.flows.numbers_of(messages["flow"])
+        counts = _to_numpy(messages["messages"]).astype(np.int64)
+        self._messages.put(flows, counts)
+        return flows, counts
+
+    def _count(self, receiver: IndexArray, flow: IndexArray, by: int) -> None:
+        self.pairs += by * len(receiver)
+        self._degree.add(receiver, by)
+        self._audience.add(flow, by)
+
+    def _list_pairs(self) -> tuple[IndexArray, IndexArray]:
+        """All wanted pairs."""
+        keys = self._stamps.keys[(self._stamps.values & 1).astype(np.bool_)]
+        receiver, flow = decode_pairs(keys)
+        return receiver.astype(np.int32), flow.astype(np.int32)
+
+
+class _Column:
+    """A growing array of whole numbers, 0 where nothing was put."""
+
+    def __init__(self, kind: type[np.int64]) -> None:
+        self._values = np.zeros(0, kind)
+        self.positive = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._values.nbytes
+
+    def take(self, at: IndexArray) -> IntArray:
+        self._reach(at)
+        return self._values[at]
+
+    def put(self, at: IndexArray, values: IntArray) -> None:
+        self._reach(at)
+        self._values[at] = values
+
+    def add(self, at: IndexArray, by: int) -> None:
+        """Add to each place as often as it is named, and keep count of the positive ones."""
+        self._reach(at)
+        places = np.unique(at)
+        self.positive -= int((self._values[places] > 0).sum())
+        np.add.at(self._values, at, by)
+        self.positive += int((self._values[places] > 0).sum())
+
+    def _reach(self, at: IndexArray) -> None:
+        needed = int(at.max()) + 1 if len(at) else 0
+        if needed > len(self._values):
+            grown = np.zeros(max(needed, 2 * len(self._values)), self._values.dtype)
+            grown[: len(self._values)] = self._values
+            self._values = grown
+
+
+def _sort_names(names: Names, numbers: IndexArray) -> tuple[list[str], IndexArray]:
+    """The names in use, ascending, and the place of each number's name among them."""
+    used = np.flatnonzero(np.bincount(numbers, minlength=len(names)))
+    order = sorted((names.listed[number], number) for number in used.tolist())
+    place = np.zeros(len(names), np.int32)
+    place[[number for _, number in order]] = np.arange(len(order), dtype=np.int32)
+    return [name for name, _ in order], place[numbers]
+
+
+def _to_numpy(column: Any) -> npt.NDArray[Any]:
+    return np.asarray(column.to_numpy())
+
+
+def _refuse_ties(rows: pa.Table) -> Flags:
+    raise ValueError(f"a pair is stored twice: {rows.slice(0, 1).to_pylist()[0]}")
