@@ -9,10 +9,14 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+from distributary.pipeline import buckets
 from distributary.pipeline.spark import use_spark
 from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 from distributary.planning import Request
 from tests.spark import MASTER, SETTINGS
+
+SMALL_SLICES = {"SMALLEST_RUN": 8, "SLICE_ROWS": 16, "_ROW_GROUP": 8}
+"""Constants of `buckets` with which a few rows make levels and slices."""
 
 
 def small_job(folder: Path, out: str = "out", **changes: object) -> StreamJob:
@@ -31,6 +35,8 @@ def small_job(folder: Path, out: str = "out", **changes: object) -> StreamJob:
 
 
 if __name__ == "__main__":
+    for constant, value in SMALL_SLICES.items():
+        setattr(buckets, constant, value)
     with use_spark(MASTER, SETTINGS) as session:
         hooks = StreamHooks(step=lambda name: print(name, flush=True))
         stream(session, small_job(Path(sys.argv[1])), hooks)

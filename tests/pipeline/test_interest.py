@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from distributary.pipeline.ingest import read_subscriptions
 from distributary.pipeline.interest import (
     absent_receivers,
+    action_digest,
     interest_of,
     last_actions,
     resolve_last_actions,
@@ -93,6 +94,13 @@ def test_ties_go_to_the_later_row_whatever_the_partitioning(
         digest = subscription_digest(log)
         assert ties(digest).count() > 0
         assert pairs(interest_of(resolve_last_actions(digest, log.valid))) == wanted(rows)
+        digested = action_digest(log.rows).collect()
+        assert {(row["receiver"], row["flow"]) for row in digested if row["on"]} == wanted(rows)
+        assert {(row["receiver"], row["flow"]): row["ts"] for row in digested} == {
+            pair: ts.replace(tzinfo=None) for pair, (ts, _) in oracle(rows).items()
+        }
+        assert sum(row["rows"] for row in digested) == len(rows)
+        assert sum(row["different"] for row in digested) == len(set(rows))
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
         spark.conf.unset("spark.sql.files.openCostInBytes")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from distributary.pipeline.buckets import BucketFile, TableFiles
 from distributary.pipeline.ledger import Ledger, LedgerState
 
 BATCHES = 4
@@ -25,15 +26,21 @@ def write_batches(out: Path, step: Callable[[str], None] = lambda name: None) ->
         for number in range(ledger.state.batch + 1, BATCHES):
             folder = ledger.new_folder(number)
             version = number // 2 + 1
-            made = ["actions/part", "quarantine/part", "plan/plan.json"][: 3 - number % 2]
+            made = ["quarantine/part", "plan/plan.json"][: 2 - number % 2]
             for name in made:
                 (folder / name).parent.mkdir()
                 (folder / name).write_text(f"{name} of batch {number}")
+            # Two files a batch: one lasts, the other is gone with the next batch.
+            new = [BucketFile(f"{folder.name}/{kind}", number, 0, 9, 1) for kind in ("new", "old")]
+            for file in new:
+                (ledger.root / file.path).write_text(f"{file.path[-3:]} of batch {number}")
+            known = ledger.state.tables.get("actions", TableFiles()).files
+            lasting = [file for file in known if file.path.endswith("old")]
             ledger.commit(
                 LedgerState(
                     batch=number,
                     folder=folder.name,
-                    tables={**ledger.state.tables, "actions": f"{folder.name}/actions"},
+                    tables={"actions": TableFiles((*lasting, *new))},
                     version=version,
                     entry={"batch": number, "version": version},
                 )
@@ -47,7 +54,9 @@ def everything(out: Path, state: LedgerState) -> dict[str, object]:
     outside = {str(path.relative_to(out)): path.read_text() for path in read}
     kept = {name: text for name, text in outside.items() if not name.startswith("state")}
     return kept | {
-        "table": (out / "state" / state.tables["actions"] / "part").read_text(),
+        "table": [
+            (out / "state" / file.path).read_text() for file in state.tables["actions"].files
+        ],
         "batch": (state.batch, state.version, state.history),
     }
 
@@ -85,8 +94,10 @@ def test_a_writer_stopped_at_any_step_ends_as_one_that_was_not(tmp_path: Path) -
         state = write_batches(out)
         assert everything(out, state) == expected, (count, steps[count - 1])
         assert not list(out.glob(".*.tmp"))
-        left = {path.name for path in (out / "state").iterdir()}
-        assert left <= {*state.folders, *state.kept}
+        root = out / "state"
+        left = {path.relative_to(root).as_posix() for path in root.glob("*/*")}
+        assert left == {*state.paths, *state.released}
+        assert all(any(folder.iterdir()) for folder in root.iterdir())
 
 
 def test_every_line_of_the_history_is_there_once(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from distributary.pipeline.rates import (
     FlowCounts,
     flow_counts,
-    merge_digests,
     publication_digest,
     published_window,
     rates_for,
@@ -94,22 +93,6 @@ def test_a_constant_rate_is_weighted_to_itself(spark: SparkSession) -> None:
             rates_over(frame(spark, rows), START, START + HOUR, timedelta(minutes=minutes))
         )
         assert found["a"][0] == pytest.approx(2, rel=1e-4)
-
-
-def test_digests_add_up_to_the_same_bits(spark: SparkSession) -> None:
-    rows, options = drawn(400, seed=2), (timedelta(minutes=3), timedelta(minutes=1))
-    every = publication_digest(judged(frame(spark, rows)), *options)
-    parts = [
-        publication_digest(judged(frame(spark, rows[start::3]).repartition(1 + start)), *options)
-        for start in range(3)
-    ]
-    together = merge_digests(parts[0].unionByName(parts[1]).unionByName(parts[2]))
-    assert sorted(together.collect()) == sorted(every.collect())
-    window = published_window(together)
-    assert window == (min(ts for ts, *_ in rows), max(ts for ts, *_ in rows))
-    assert by_flow(rates_from(together, *window, *options)) == by_flow(
-        rates_from(every, *window, *options)
-    )
 
 
 def test_wanted_but_silent_flows_get_the_floor(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -17,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.cli.stream import _batch_line
 from distributary.errors import InputError, OutputError
-from distributary.files import read_demand, read_plan
+from distributary.files import read_plan
 from distributary.model import (
     Constraints,
     Demand,
@@ -36,9 +38,12 @@ from distributary.model import (
     broken_constraints,
     plan_problems,
 )
+from distributary.pipeline import buckets
+from distributary.pipeline.buckets import BucketTable, TableFiles, TableKind
 from distributary.pipeline.following import FollowedPlan, follow
 from distributary.pipeline.ingest import Reason, TimeWindow, read_publications, read_subscriptions
 from distributary.pipeline.interest import interest_of, last_actions
+from distributary.pipeline.kept_tables import ACTIONS, IDS, KINDS, SLOTS
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
 from distributary.pipeline.rates import publication_digest, rates_for, rates_from
 from distributary.pipeline.stream import StreamHooks, StreamJob, rate_span, stream
@@ -46,7 +51,7 @@ from distributary.pipeline.watching import list_arrivals
 from distributary.planning import Request
 from tests.pipeline.test_rates import judged
 
-from .stream_process import small_job
+from .stream_process import SMALL_SLICES, small_job
 
 START = datetime(2025, 3, 3, 9, 0, tzinfo=UTC)
 DAYS = TimeWindow(until=START + timedelta(days=365))
@@ -136,14 +141,35 @@ def make_logs(folder: Path, files: int = PUBLICATION_FILES, seed: int = 0) -> No
     os.utime(folder / "subscriptions" / file_name(0), (START.timestamp() + 1260,) * 2)
 
 
-def table(spark: SparkSession, job: StreamJob, state: LedgerState, name: str) -> list[Any]:
-    """A table of the state without positions, sorted."""
-    frame = spark.read.parquet(str(job.out / "state" / state.tables[name])).drop("position")
-    return sorted(map(tuple, frame.select(*sorted(frame.columns)).collect()), key=str)
+def table(job: StreamJob, state: LedgerState, kind: TableKind) -> list[Row]:
+    """A table of the state without keys and places, sorted."""
+    stored = BucketTable(kind, job.out / "state", state.tables.get(kind.name, TableFiles()))
+    horizon = rate_horizon(state, job) if kind is SLOTS else None
+    rows = [row for part in stored.read(horizon) for row in part.to_pylist()]
+    hidden = {"key", "file", "block", "line"}
+    return sorted(({k: row[k] for k in row if k not in hidden} for row in rows), key=str)
 
 
-def interest_path(job: StreamJob, state: LedgerState) -> Path:
-    return job.out / "state" / state.tables["actions"] / "action=subscribe"
+def rate_horizon(state: LedgerState, job: StreamJob) -> int:
+    earliest = (state.latest or 0) - 3_600_000_000
+    assert job.rate_window == timedelta(hours=1)
+    return earliest - earliest % 60_000_000
+
+
+def wanted_pairs(job: StreamJob, state: LedgerState) -> list[tuple[str, str]]:
+    rows = table(job, state, ACTIONS)
+    return sorted((row["receiver"], row["flow"]) for row in rows if row["on"])
+
+
+def stored_rates(job: StreamJob, state: LedgerState) -> dict[str, float]:
+    """The rates of the wanted flows, from the stored slots."""
+    span = rate_span(state, job)
+    seconds = (span[1] - span[0]).total_seconds() if span else 3600.0
+    messages = Counter[str]()
+    for row in table(job, state, SLOTS):
+        messages[row["flow"]] += row["messages"]
+    wanted = {flow for _, flow in wanted_pairs(job, state)}
+    return {flow: max(messages[flow], 1) / seconds for flow in sorted(wanted)}
 
 
 def history(job: StreamJob) -> list[Row]:
@@ -163,13 +189,23 @@ def everything(spark: SparkSession, job: StreamJob, state: LedgerState) -> Row:
     """All that must be the same, however often the stream was killed."""
     versions = sorted((job.out / "plans").iterdir())
     return {
-        "tables": {name: table(spark, job, state, name) for name in sorted(state.tables)},
+        "tables": {kind.name: table(job, state, kind) for kind in KINDS},
+        "unserved": state.unserved and pq.read_table(job.out / "state" / state.unserved),
         "counts": state.counts,
         "history": history(job),
         "quarantine": quarantine(spark, job),
         "plan": plan_bytes(job.out / "plan"),
         "plans": {path.name: plan_bytes(path) for path in versions},
     }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_slices() -> Iterator[None]:
+    """So small that the few rows of a batch make merges of many slices."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SMALL_SLICES.items():
+            patch.setattr(buckets, name, value)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +225,7 @@ def undisturbed(spark: SparkSession, logs: Path) -> tuple[StreamJob, LedgerState
 def more_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Enough batches to stop 20 times."""
     folder = tmp_path_factory.mktemp("more-logs")
-    make_logs(folder, files=7)
+    make_logs(folder, files=10)
     return folder
 
 
@@ -208,10 +244,9 @@ def test_interest_and_rates_are_those_of_the_batch_functions(
         for number in range(SUBSCRIPTION_FILES)
     ]
     interest = interest_of(last_actions(reduce(DataFrame.union, subscribed))).persist()
-    kept = spark.read.parquet(str(interest_path(job, state))).select("receiver", "flow")
-    assert sorted(kept.collect()) == sorted(interest.collect())
+    assert wanted_pairs(job, state) == sorted(map(tuple, interest.collect()))
 
-    span = rate_span(state, job.rate_window)
+    span = rate_span(state, job)
     assert span is not None
     start, end = span
     assert timedelta(hours=1) <= end - start < timedelta(hours=1, minutes=1)
@@ -225,7 +260,7 @@ def test_interest_and_rates_are_those_of_the_batch_functions(
     rates = rates_from(publication_digest(rows_in_span), start, end)
     expected = rates_for(interest, rates, 1 / (end - start).total_seconds())
     rows = expected.select("flow", "rate").collect()
-    assert table(spark, job, state, "rates") == sorted(map(tuple, rows), key=str)
+    assert stored_rates(job, state) == {row["flow"]: row["rate"] for row in rows}
 
 
 def test_each_bad_row_is_counted_and_put_aside_once(
@@ -267,12 +302,21 @@ def test_the_plan_serves_everybody_and_is_the_last_version(
     undisturbed: tuple[StreamJob, LedgerState],
 ) -> None:
     job, state = undisturbed
-    demand = read_demand(
-        interest_path(job, state), job.out / "state" / state.tables["rates"]
-    ).demand
-    stored = read_plan(job.out / "plan", demand.interest)
-    assert plan_problems(stored.plan, demand.interest) == ()
+    interest = Interest.from_pairs(wanted_pairs(job, state))
+    stored = read_plan(job.out / "plan", interest)
+    assert plan_problems(stored.plan, interest) == ()
     assert plan_bytes(job.out / "plan") == plan_bytes(job.out / "plans" / f"{state.version:06d}")
+
+
+def test_other_programs_read_the_interest_as_documented(
+    undisturbed: tuple[StreamJob, LedgerState], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, state = undisturbed
+    page = Path(__file__).parents[2] / "docs" / "pipeline.md"
+    query = page.read_text(encoding="utf-8").split("```sql")[1].split("```")[0]
+    monkeypatch.chdir(job.out.parent)
+    found = duckdb.sql(query.replace("live/", f"{job.out.name}/")).fetchall()
+    assert sorted(found) == wanted_pairs(job, state)
 
 
 class StoppedError(Exception):
@@ -286,18 +330,20 @@ def stops(rng: random.Random) -> list[tuple[str, int]]:
     """Steps to stop before, and at which time that they come: all of them, some while opening."""
     early = [(f"putting bad {log} aside", 1) for log in ("subscriptions", "publications")]
     early += [(f"reading the {log}", 1) for log in ("subscriptions", "publications")]
-    early += [("listing the files", 1), ("writing the last actions", 1)]
-    late = [("writing the slots", 1), ("writing the rates", 1), ("planning", 1), ("planned", 1)]
+    early += [("listing the files", 1), ("writing the actions", 1), ("merging the actions", 1)]
+    late = [("writing the slots", 1), ("planning", 1), ("planned", 1)]
     late += [("committing", 1), ("committed", 1), ("settled", 1), ("settled", 2)]
     late += [(name, 2) for name in SETTLING] + [(name, 1) for name in SETTLING[2:]]
-    return [*rng.sample(early, len(early)), *rng.sample(late, len(late))]
+    # In one batch, so in the middle of a merge.
+    merging = [("merging the slots", number) for number in (2, 4, 9)]
+    return [*rng.sample(early, len(early)), *rng.sample(late, len(late)), *merging]
 
 
 def test_a_stream_stopped_at_a_few_steps_ends_as_one_that_was_not(
     spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     """The small version of the next test; `test_ledger` stops at every step from the commit on."""
-    points = [("writing the last actions", 1), ("planned", 1), ("committed", 2)]
+    points = [("merging the actions", 1), ("planned", 1), ("committed", 2)]
     stop_a_stream(spark, small_job(logs, "stopped thrice"), points, undisturbed)
 
 
@@ -306,7 +352,7 @@ def test_a_stream_stopped_at_any_step_ends_as_one_that_was_not(
     spark: SparkSession, more_logs: Path, more_undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
     points = stops(random.Random(5))
-    assert len(points) == 20
+    assert len(points) >= 20
     stop_a_stream(spark, small_job(more_logs, "stopped"), points, more_undisturbed)
 
 
@@ -319,8 +365,10 @@ def stop_a_stream(
     for name, time_ in points:
         left = time_
 
-        def step(reached: str, name: str = name) -> None:
+        def step(reached: str, name: str = name, time_: int = time_) -> None:
             nonlocal left
+            if reached == "listing the files" and name.startswith("merging"):
+                left = time_
             left -= reached == name
             if reached == name and not left:
                 raise StoppedError(name)
@@ -330,7 +378,95 @@ def stop_a_stream(
     state = stream(spark, job)
     assert everything(spark, job, state) == everything(spark, *undisturbed)
     assert not list(job.out.glob(".*.tmp"))
-    assert {path.name for path in (job.out / "state").iterdir()} <= {*state.folders, *state.kept}
+    root = job.out / "state"
+    left = {path.relative_to(root).as_posix() for path in root.glob("*/*")}
+    assert state.paths <= left <= {*state.paths, *state.released}
+
+
+def test_a_state_of_the_former_version_is_converted(
+    spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState], tmp_path: Path
+) -> None:
+    """The first batches as a former version left them; killed while converting, and continued."""
+    job = small_job(tmp_path)
+    for log, files in (("subscriptions", SUBSCRIPTION_FILES), ("publications", PUBLICATION_FILES)):
+        (tmp_path / log).mkdir()
+        for number in range(files - 1):
+            shutil.copy2(logs / log / file_name(number), tmp_path / log / file_name(number))
+    stream(spark, job)
+    make_former(spark, job)
+
+    def stop(name: str) -> None:
+        if name == "committing":
+            raise StoppedError(name)
+
+    with pytest.raises(StoppedError):
+        stream(spark, job, StreamHooks(step=stop))
+    assert json.loads((job.out / "state.json").read_text())["format"] == 1
+    for log, files in (("subscriptions", SUBSCRIPTION_FILES), ("publications", PUBLICATION_FILES)):
+        shutil.copy2(logs / log / file_name(files - 1), tmp_path / log / file_name(files - 1))
+    state = stream(spark, job)
+    other, undisturbed_state = undisturbed
+    for kind in KINDS:
+        assert table(job, state, kind) == table(other, undisturbed_state, kind)
+    root = job.out / "state"
+    assert state.paths <= {path.relative_to(root).as_posix() for path in root.glob("*/*")}
+    stored = json.loads((job.out / "state.json").read_text())
+    assert (stored["format"], stored["former"]) == (2, {})
+
+
+def make_former(spark: SparkSession, job: StreamJob) -> None:
+    """Rewrite the state of a stream as version 1 had it: whole tables, written by Spark."""
+    with Ledger(job.out).open() as ledger:
+        state = ledger.state
+        read = {kind.name: pa.concat_tables(ledger.table(kind).read()) for kind in (ACTIONS, SLOTS)}
+    folder = job.out / "state" / "000003-former"
+    position = F.struct("file", "block", "line").alias("position")
+    action = F.when(F.col("on"), "subscribe").otherwise("unsubscribe").alias("action")
+    actions = spark.createDataFrame(read["actions"])
+    actions.select("receiver", "flow", "ts", position, action).write.partitionBy("action").parquet(
+        str(folder / "actions")
+    )
+    never, time_ = F.lit(None).cast("bigint"), F.timestamp_micros("slot")
+    slots = spark.createDataFrame(read["slots"]).select(
+        "flow",
+        F.lit(None).cast("string").alias("reason"),
+        never.alias("span"),
+        *("slot", "messages", "bytes", "sized"),
+        F.lit(0).cast("bigint").alias("weight"),
+        time_.alias("first"),
+        time_.alias("last"),
+        F.lit(0).cast("bigint").alias("copies"),
+    )
+    slots.write.parquet(str(folder / "slots"))
+    document = json.loads((job.out / "state.json").read_text())
+    for name in ("released", "unserved", "former"):
+        del document[name]
+    document |= {
+        "format": 1,
+        "folder": folder.name,
+        "tables": {name: f"{folder.name}/{name}" for name in ("actions", "slots")},
+        "kept": [state.folder],
+    }
+    (job.out / "state.json").write_text(json.dumps(document))
+
+
+@pytest.mark.slow
+def test_batches_and_partitions_do_not_change_the_state(spark: SparkSession, logs: Path) -> None:
+    """As long as nothing is late, which depends on the batch that a row comes in."""
+    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    states = []
+    for partitions, files in ((2, 1), (1, 9), (5, 2)):
+        name = f"{partitions} partitions, {files} files"
+        job = small_job(logs, name, files_per_batch=files, late=timedelta(days=1))
+        spark.conf.set("spark.sql.shuffle.partitions", partitions)
+        try:
+            state = stream(spark, job)
+        finally:
+            spark.conf.set("spark.sql.shuffle.partitions", before)
+        assert state.batch + 1 == -(-PUBLICATION_FILES // files)
+        tables = [table(job, state, kind) for kind in KINDS]
+        states.append((tables, state.counts["publications"], stored_rates(job, state)))
+    assert states[0] == states[1] == states[2]
 
 
 def test_newcomers_are_served_at_once_and_no_change_is_no_version(
@@ -396,13 +532,15 @@ def test_limits_hold_in_every_version_and_one_that_cannot_is_not_put_in_force(
     line = history(job)[-1]
     assert line["refused"].startswith("infeasible: ")
     assert (line["unserved"], line["version"], line["excess"]) == (1, 1, None)
-    assert table(spark, job, state, "unserved") == [("f0", "r4")]
+    assert state.unserved is not None
+    unserved = pq.read_table(job.out / "state" / state.unserved)
+    assert unserved.to_pylist() == [{"receiver": "r4", "flow": "f0"}]
     assert f"version 1 stays: {line['refused']}; 1 wanted pairs" in _batch_line(line, 0.1)
     state = arrive([("r0", "f0", "unsubscribe")])
     assert state.version == 2
     check_plan(wanted - {("r0", "f0")} | {("r4", "f0")})
     assert "refused" not in history(job)[-1]
-    assert "unserved" not in state.tables
+    assert state.unserved is None
 
 
 def test_messages_with_ids_count_once_whatever_file_they_come_in(
@@ -426,8 +564,8 @@ def test_messages_with_ids_count_once_whatever_file_they_come_in(
         "duplicates": 2,
         "reasons": {Reason.LATE: 1},  # m0 again, but long after
     }
-    kept = table(spark, small_job(tmp_path), state, "ids")
-    assert [row[0] for row in kept] == ["m1", "m3"]
+    kept = table(small_job(tmp_path), state, IDS)
+    assert [row["id"] for row in kept] == ["m0", "m1", "m2", "m3"]  # until a merge drops some
     assert state.version == 0
     assert history(small_job(tmp_path))[-1]["excess"] is None
 
@@ -472,8 +610,8 @@ def test_an_id_counts_once_in_a_batch_of_several_formats(
     state = stream(spark, small_job(tmp_path, files_per_batch=10))
     assert state.batch == 0
     assert state.counts["publications"] == {"used": 5, "duplicates": 4, "reasons": {}}
-    kept = table(spark, small_job(tmp_path), state, "ids")
-    assert [row[0] for row in kept] == ["1", "2", "3", "4"]
+    kept = table(small_job(tmp_path), state, IDS)
+    assert [row["id"] for row in kept] == ["1", "2", "3", "4"]
 
 
 def test_a_damaged_file_stops_the_stream_until_it_is_taken_out(

@@ -1,8 +1,9 @@
 """One batch of a stream: new rows into the state, and the plan after it.
 
 **State.** The last action of each receiver and flow, and the messages per flow and slot of time (a
-60th of the window of rates). Both can be merged in any order (`last_actions`, `merge_digests`), so
-files may arrive in any order. For messages with ids, also the ids that may still come again.
+60th of the window of rates). Both can be merged in any order, so files may arrive in any order. For
+messages with ids, also the ids that may still come again. Spark reads, checks and aggregates the
+batch's rows; what remains of them comes to the driver, which keeps the state (`kept_state`).
 
 **Time.** The watermark is the latest message of earlier batches minus `late`; older messages are
 late, put aside and counted. Subscriptions are never late, because the last action wins whenever it
@@ -24,13 +25,15 @@ from threading import Lock
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType
 
 from distributary.errors import InfeasibleError, InputError
-from distributary.files import read_demand, read_plan, read_previous, save_plan
-from distributary.model import Interest
+from distributary.files import Intake, ReadDemand, read_plan, read_previous, save_plan
+from distributary.model import Demand, Interest, Rates
+from distributary.pipeline.buckets import TableKind
+from distributary.pipeline.collecting import collect_parts
 from distributary.pipeline.following import find_unserved, follow
 from distributary.pipeline.ingest import (
     Log,
@@ -42,30 +45,21 @@ from distributary.pipeline.ingest import (
     read_publications,
     read_subscriptions,
 )
-from distributary.pipeline.interest import last_actions, subscription_counts, subscription_digest
+from distributary.pipeline.interest import action_digest
 from distributary.pipeline.job import LOGS, StreamJob, driver_need
+from distributary.pipeline.kept_state import BatchRows, KeptState
+from distributary.pipeline.kept_tables import ACTIONS, IDS, SLOTS
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
-from distributary.pipeline.rates import (
-    merge_digests,
-    publication_counts,
-    publication_digest,
-    rates_for,
-    rates_from,
-)
-from distributary.pipeline.schemas import INTEREST, RATES, SUBSCRIBE, SUBSCRIPTIONS, with_position
+from distributary.pipeline.live_demand import DemandChange
+from distributary.pipeline.rates import publication_digest
 from distributary.pipeline.sources import report_read_faults
-from distributary.pipeline.times import to_micros, to_time
+from distributary.pipeline.times import to_time
 from distributary.pipeline.watching import Arrivals, list_arrivals
 from distributary.pipeline.writing import count_rows, say, write_arrow
 
-__all__ = ["BatchSteps", "StreamHooks", "rate_span"]
+__all__ = ["BatchSteps", "StreamHooks"]
 
 AHEAD = timedelta(days=1)
-_SLOTS = (
-    "flow STRING, reason STRING, span BIGINT, slot BIGINT, messages BIGINT, bytes BIGINT, "
-    "sized BIGINT, weight BIGINT, first TIMESTAMP, last TIMESTAMP, copies BIGINT"
-)
-_IDS = "id STRING, ts TIMESTAMP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +74,6 @@ class StreamHooks:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
-def rate_span(state: LedgerState, rate_window: timedelta) -> tuple[datetime, datetime] | None:
-    """The start and end of the window of rates; None before the first message."""
-    if state.first is None or state.latest is None:
-        return None
-    earliest = state.latest - to_micros(rate_window)
-    start = max(state.first, earliest - earliest % state.slot_us)
-    return to_time(start), to_time(max(state.latest, start + 1_000_000))
-
-
 class BatchSteps:
     """The work on each batch. Spark calls `run`, on a thread of its own."""
 
@@ -97,7 +82,7 @@ class BatchSteps:
     ) -> None:
         self.failure: BaseException | None = None
         self._spark, self._job, self._ledger = spark, job, ledger
-        self._hooks = hooks
+        self._hooks, self._kept = hooks, KeptState(job, ledger, hooks.step)
         self._committing, self._ended = Lock(), False
 
     def run(self, batch: DataFrame, number: int) -> None:
@@ -132,10 +117,10 @@ class BatchSteps:
         state = replace(
             before, batch=number, folder=folder.name, slot_us=self._job.slot_us, entry={}
         )
-        state = self._apply_subscriptions(parts["subscriptions"], state, folder)
-        state = self._apply_publications(parts["publications"], state, folder)
-        state = self._write_rates(state, folder)
-        state = self._follow_demand(state, folder)
+        actions, state = self._read_actions(parts["subscriptions"], state, folder)
+        slots, ids, state = self._read_messages(parts["publications"], state, folder)
+        state, change = self._kept.apply(BatchRows(actions, slots, ids), state, folder)
+        state = self._follow_demand(state, change, folder)
         files = sum(part.files for part in parts.values())
         state = replace(state, entry=_entry(before, state, files))
         with self._committing:
@@ -144,54 +129,53 @@ class BatchSteps:
             self._ledger.commit(state)
         self._hooks.tell(state.entry)
 
-    def _apply_subscriptions(self, part: Arrivals, state: LedgerState, folder: Path) -> LedgerState:
-        """Merge the batch's actions into the last actions."""
+    def _read_actions(
+        self, part: Arrivals, state: LedgerState, folder: Path
+    ) -> tuple[pa.Table, LedgerState]:
+        """The last actions among the batch's rows, and the state with its rows counted."""
         if not part.sources:
-            return state
+            return ACTIONS.schema.empty_table(), state
         self._say("reading the subscriptions")
         window = TimeWindow(until=self._hooks.clock() + AHEAD)
         logs = [read_subscriptions(self._spark, one, window) for one in part.sources]
-        rows = _union([log.rows.drop("raw", "id") for log in logs])
-        with report_read_faults(self._job.subscriptions), _cache(rows):
-            log = replace(logs[0], rows=rows)
-            counts = subscription_counts(subscription_digest(log))
+        digest = action_digest(_union([log.rows.drop("raw", "id") for log in logs])).withColumns(
+            {"key": F.xxhash64("receiver", "flow"), "ts": F.unix_micros("ts")}
+        )
+        with report_read_faults(self._job.subscriptions):
+            found = self._collect(digest, part, folder)
+            counts = _count_actions(found)
             self._write_quarantine(logs, counts, folder)
-            self._say("writing the last actions")
-            columns = [*SUBSCRIPTIONS.fieldNames(), "position"]
-            known = self._read_stored("actions", with_position(SUBSCRIPTIONS))
-            actions = last_actions(known.select(columns).unionByName(log.valid.select(columns)))
-            # The partition of those who subscribed last is the interest.
-            actions.write.partitionBy("action").parquet(str(folder / "actions"))
-        return _add_counts(_add_table(state, folder, "actions"), "subscriptions", counts)
+        return _select(found, ACTIONS), _add_counts(state, "subscriptions", counts)
 
-    def _apply_publications(self, part: Arrivals, state: LedgerState, folder: Path) -> LedgerState:
-        """Add the batch's messages to the slots, drop slots of the past, and keep ids."""
+    def _read_messages(
+        self, part: Arrivals, state: LedgerState, folder: Path
+    ) -> tuple[pa.Table, pa.Table, LedgerState]:
+        """The batch's messages per slot, their ids, and the state with its rows counted."""
         if not part.sources:
-            return state
+            return SLOTS.schema.empty_table(), IDS.schema.empty_table(), state
         self._say("reading the publications")
-        seen = self._read_stored("ids", _IDS)
-        logs = self._read_publications(part, state, seen)
-        identified = sum(log.identified for log in logs)
+        logs = self._read_publications(part, state)
         rows = _union([log.rows.drop("raw") for log in logs])
+        identified = sum(log.identified for log in logs)
         if identified > 1:
             rows = mark_copies(rows)
-        digest = publication_digest(rows, peak_window=timedelta(microseconds=state.slot_us))
-        with report_read_faults(self._job.publications), _cache(digest):
-            state = self._count_publications(logs, digest, state, folder)
-            self._say("writing the slots")
-            good = digest.where(F.col("reason").isNull() & (F.col("messages") > 0))
-            slots = merge_digests(self._read_stored("slots", _SLOTS).unionByName(good))
-            if state.latest is not None:
-                earliest = state.latest - to_micros(self._job.rate_window)
-                slots = slots.where(F.col("slot") >= earliest - earliest % state.slot_us)
-            slots.write.parquet(str(folder / "slots"))
-            state = _add_table(state, folder, "slots")
+        with report_read_faults(self._job.publications), _cache(rows, needed=identified > 0):
+            digest = publication_digest(rows, peak_window=timedelta(microseconds=state.slot_us))
+            found = self._collect(_in_micros(digest), part, folder)
+            counts = _count_messages(found)
+            self._write_quarantine(logs, counts, folder)
+            ids = IDS.schema.empty_table()
             if identified:
-                self._remember_ids(rows, seen, state).write.parquet(str(folder / "ids"))
-                state = _add_table(state, folder, "ids")
-        return state
+                ids = _select(self._collect(_new_ids(rows), part, folder), IDS)
+        good = found.filter(pc.field("reason").is_null())
+        state = replace(
+            _add_counts(state, "publications", counts),
+            first=_extreme(min, state.first, pc.min(good["first"]).as_py()),
+            latest=_extreme(max, state.latest, pc.max(good["last"]).as_py()),
+        )
+        return _select(good.filter(pc.field("messages") > 0), SLOTS), ids, state
 
-    def _read_publications(self, part: Arrivals, state: LedgerState, seen: DataFrame) -> list[Log]:
+    def _read_publications(self, part: Arrivals, state: LedgerState) -> list[Log]:
         """The batch's publications, with late messages and ids of earlier batches marked."""
         watermark = None
         if state.latest is not None:
@@ -199,72 +183,33 @@ class BatchSteps:
         window = TimeWindow(since=watermark, until=self._hooks.clock() + AHEAD)
         logs = [read_publications(self._spark, one, window) for one in part.sources]
         logs = [_mark_late(log, watermark) for log in logs]
-        if any(log.identified for log in logs):
+        stored = self._ledger.table(IDS)
+        if stored.paths and any(log.identified for log in logs):
+            # Also rows that a merge has copied to another file: to know an id twice does no harm.
+            seen = self._spark.read.schema("id STRING").parquet(*map(str, stored.paths))
             logs = _mark_known(logs, seen)
         return logs
 
-    def _count_publications(
-        self, logs: Sequence[Log], digest: DataFrame, state: LedgerState, folder: Path
-    ) -> LedgerState:
-        """Account for the batch's rows, and note its first and latest message."""
-        counts = publication_counts(digest)
-        first, latest = (
-            digest.where(F.col("reason").isNull())
-            .agg(F.unix_micros(F.min("first")), F.unix_micros(F.max("last")))
-            .collect()[0]
-        )
-        self._write_quarantine(logs, counts, folder)
-        return replace(
-            _add_counts(state, "publications", counts),
-            first=_extreme(min, state.first, first),
-            latest=_extreme(max, state.latest, latest),
-        )
+    def _collect(self, frame: DataFrame, part: Arrivals, folder: Path) -> pa.Table:
+        return pa.concat_tables(list(collect_parts(frame, folder, part.size)))
 
-    def _remember_ids(self, rows: DataFrame, seen: DataFrame, state: LedgerState) -> DataFrame:
-        """The ids of messages that would not be late if they came again."""
-        new = rows.where(
-            F.col("reason").isNull() & ~F.col("copy") & F.col("id").isNotNull()
-        ).select("id", "ts")
-        watermark = to_time(state.latest or 0) - self._job.late
-        return seen.unionByName(new).where(F.col("ts") >= F.lit(watermark))
-
-    def _write_rates(self, state: LedgerState, folder: Path) -> LedgerState:
-        """Write the rates of the wanted flows."""
-        interest = self._interest_folder(state)
-        if interest is None:
-            return state
-        self._say("writing the rates")
-        span = rate_span(state, self._job.rate_window)
-        if span is None or "slots" not in state.tables:
-            rates = self._spark.createDataFrame([], RATES)
-            floor = 1 / self._job.rate_window.total_seconds()
-        else:
-            rates = rates_from(
-                self._read_table(self._job.out / "state" / state.tables["slots"], _SLOTS), *span
-            )
-            floor = 1 / (span[1] - span[0]).total_seconds()
-        wanted = rates_for(self._read_table(interest, INTEREST), rates, floor)
-        wanted.select("flow", "rate").write.parquet(str(folder / "rates"))
-        return _add_table(state, folder, "rates")
-
-    def _follow_demand(self, state: LedgerState, folder: Path) -> LedgerState:
+    def _follow_demand(self, state: LedgerState, change: DemandChange, folder: Path) -> LedgerState:
         """Let the plan follow the demand: a new version if it differs from the running plan."""
-        interest = self._interest_folder(state)
-        if interest is None:
-            return state
+        self._check_size()
         self._say("planning")
-        self._check_size(interest)
-        inputs = read_demand(interest, self._job.out / "state" / state.tables["rates"])
+        demand = self._kept.demand.demand()
+        if demand is None:
+            return state
         running = self._ledger.running_plan
         previous = None if running is None else read_previous(running)
         job = self._job
         try:
             followed = follow(
-                inputs.demand, job.request, previous, state.reference, job.drift, job.max_moves
+                demand, job.request, previous, state.reference, job.drift, job.max_moves
             )
         except InfeasibleError as error:
-            return self._keep_plan(state, folder, inputs.demand.interest, error)
-        save_plan(followed.made, inputs, folder / "plan")
+            return self._keep_plan(state, folder, demand.interest, error)
+        save_plan(followed.made, _describe(demand), folder / "plan")
         self._hooks.step("planned")
         version = state.version + 1
         if self._ledger.is_running(folder / "plan"):
@@ -276,9 +221,8 @@ class BatchSteps:
             "moves": followed.moves,
             "new": followed.new,
         }
-        tables = {name: path for name, path in state.tables.items() if name != "unserved"}
         return replace(
-            state, version=version, reference=followed.reference, entry=entry, tables=tables
+            state, version=version, reference=followed.reference, entry=entry, unserved=None
         )
 
     def _keep_plan(
@@ -292,27 +236,18 @@ class BatchSteps:
         table = pa.table({"receiver": receivers, "flow": flows})
         write_arrow(table, folder / "unserved" / "part.parquet")
         entry = {"refused": str(error), "unserved": len(unserved)}
-        return replace(_add_table(state, folder, "unserved"), entry=entry)
+        return replace(state, unserved=f"{folder.name}/unserved", entry=entry)
 
-    def _interest_folder(self, state: LedgerState) -> Path | None:
-        """The table of the interest; None while nobody wants anything."""
-        actions = state.tables.get("actions")
-        path = self._job.out / "state" / f"{actions}" / f"action={SUBSCRIBE}"
-        return path if path.is_dir() else None
-
-    def _check_size(self, interest: Path) -> None:
+    def _check_size(self) -> None:
         """Refuse interest that takes more memory than the driver may use to plan."""
         request, limit = self._job.request, self._job.driver_limit
+        demand = self._kept.demand
         sizes = request.size.most_sessions, request.size.groups
-        pairs = count_rows(interest)
-        need = driver_need(pairs, pairs, *sizes)
-        if need > limit:  # assuming a receiver for each pair, the worst case
-            receivers = self._read_table(interest, INTEREST).select("receiver").distinct().count()
-            need = driver_need(pairs, receivers, *sizes)
+        need = driver_need(demand.pairs, demand.n_receivers, *sizes)
         if need > limit:
             raise InputError(
-                f"{pairs:,} pairs of interest take about {need / 2**30:.1f} GiB to plan, more than "
-                f"the {limit / 2**30:.1f} GiB that a stream may use",
+                f"{demand.pairs:,} pairs of interest take about {need / 2**30:.1f} GiB to plan, "
+                f"more than the {limit / 2**30:.1f} GiB that a stream may use",
                 remedy="plan with `pipeline run`, which can do it on executors",
             )
 
@@ -326,17 +261,6 @@ class BatchSteps:
             bad.coalesce(1).write.parquet(str(path))
             written = count_rows(path)
         check_sum(name, counts.read, counts, written)
-
-    def _read_stored(self, name: str, schema: StructType | str) -> DataFrame:
-        """A table of the state before the batch; empty if there is none yet."""
-        path = self._ledger.table(name)
-        if path is None:
-            return self._spark.createDataFrame([], schema)
-        return self._read_table(path, schema)
-
-    def _read_table(self, path: Path, schema: StructType | str) -> DataFrame:
-        """A table of the state; a given schema saves Spark from looking into the files first."""
-        return self._spark.read.schema(schema).parquet(str(path))
 
     def _say(self, step: str) -> None:
         say(self._spark, step)
@@ -369,8 +293,60 @@ def _union(parts: Sequence[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, parts)
 
 
-def _add_table(state: LedgerState, folder: Path, name: str) -> LedgerState:
-    return replace(state, tables={**state.tables, name: f"{folder.name}/{name}"})
+def _in_micros(digest: DataFrame) -> DataFrame:
+    times = {name: F.unix_micros(name) for name in ("first", "last")}
+    return digest.withColumns({"key": F.xxhash64("flow"), **times})
+
+
+def _new_ids(rows: DataFrame) -> DataFrame:
+    """The ids of messages that count."""
+    counts = F.col("reason").isNull() & ~F.col("copy") & F.col("id").isNotNull()
+    return rows.where(counts).select(
+        F.xxhash64("id").alias("key"), "id", F.unix_micros("ts").alias("ts")
+    )
+
+
+def _select(found: pa.Table, kind: TableKind) -> pa.Table:
+    """The usable rows of what was collected, as rows of a table of the state."""
+    if "reason" in found.column_names:
+        found = found.filter(pc.field("reason").is_null())
+    return found.select(kind.schema.names).cast(kind.schema)
+
+
+def _count_actions(found: pa.Table) -> RowCounts:
+    """Count the rows of a digest by what became of them."""
+    reasons = _sum_by_reason(found, "rows", "different")
+    rows, different = reasons.pop(None, (0, 0))
+    return RowCounts(different, rows - different, _first_of_each(reasons))
+
+
+def _count_messages(found: pa.Table) -> RowCounts:
+    """Count the rows of a digest by what became of them."""
+    reasons = _sum_by_reason(found, "messages", "copies")
+    messages, copies = reasons.pop(None, (0, 0))
+    return RowCounts(messages, copies, _first_of_each(reasons))
+
+
+def _sum_by_reason(found: pa.Table, *columns: str) -> dict[str | None, tuple[int, ...]]:
+    sums = found.group_by("reason").aggregate([(name, "sum") for name in columns])
+    names = ["reason", *(f"{name}_sum" for name in columns)]
+    rows = zip(*(sums[name].to_pylist() for name in names), strict=True)
+    return {reason: tuple(numbers) for reason, *numbers in rows}
+
+
+def _first_of_each(reasons: Mapping[str | None, tuple[int, ...]]) -> dict[str, int]:
+    return {str(reason): numbers[0] for reason, numbers in sorted(reasons.items())}
+
+
+def _describe(demand: Demand) -> ReadDemand:
+    """A demand as if read from two tables: its pairs, and the rates of its flows."""
+    interest = demand.interest
+    rates = Rates(interest.flows, demand.rate)
+    return ReadDemand(
+        demand,
+        Intake(interest, interest.pairs, 0),
+        Intake(rates, len(interest.flows), 0),
+    )
 
 
 def _add_counts(state: LedgerState, log: str, counts: RowCounts) -> LedgerState:
@@ -409,13 +385,15 @@ def _entry(before: LedgerState, state: LedgerState, files: int) -> dict[str, Any
 
 
 @contextmanager
-def _cache(frame: DataFrame) -> Iterator[None]:
-    """Keep a frame that a batch uses several times, so that files are read once."""
-    frame.persist()
+def _cache(frame: DataFrame, *, needed: bool) -> Iterator[None]:
+    """Keep a frame, if a batch needs it several times, so that files are read once."""
+    if needed:
+        frame.persist()
     try:
         yield
     finally:
-        frame.unpersist()
+        if needed:
+            frame.unpersist()
 
 
 def _extreme(of: Callable[[Sequence[int]], int], *values: int | None) -> int | None:

@@ -25,6 +25,7 @@ from distributary.pipeline.schemas import POSITION, SUBSCRIBE, SUBSCRIPTIONS, UN
 __all__ = [
     "FAINTEST_PRESENCE",
     "absent_receivers",
+    "action_digest",
     "interest_of",
     "last_actions",
     "resolve_last_actions",
@@ -111,6 +112,36 @@ def subscription_digest(log: Log) -> DataFrame:
             "rows",
             "different",
         )
+    )
+
+
+def action_digest(rows: DataFrame) -> DataFrame:
+    """A log's `rows` aggregated per receiver and flow, or per reason where rows cannot be used.
+
+    `receiver, flow, reason`, the last action (`ts, file, block, line, on`; as `last_actions` has
+    it), `rows` and `different` (as in `subscription_digest`).
+    """
+    good = F.col("reason").isNull()
+    on = F.col("action") == SUBSCRIBE
+    keyed = rows.select(
+        *(F.when(good, F.col(name)).alias(name) for name in _PAIR),
+        "reason",
+        F.when(good, F.col("ts")).alias("ts"),
+        F.when(good, on).alias("on"),
+        F.when(good, F.col("position")).alias("position"),
+    )
+    # One shuffle, by pair, serves both aggregations.
+    return (
+        keyed.repartition(*_PAIR)
+        .groupBy(*_PAIR, "reason", "ts", "on")
+        .agg(F.count("*").alias("rows"), F.max("position").alias("position"))
+        .groupBy(*_PAIR, "reason")
+        .agg(
+            F.max(F.struct("ts", "position", "on")).alias("last"),
+            F.sum("rows").alias("rows"),
+            F.count("*").alias("different"),
+        )
+        .select(*_PAIR, "reason", "last.ts", "last.position.*", "last.on", "rows", "different")
     )
 
 

@@ -1,9 +1,11 @@
-"""The state of a stream on disk: one small file, replaced atomically, and the tables it names.
+"""The state of a stream on disk: one small file, replaced atomically, and the files it names.
 
-**Commit.** A batch writes all its tables into a new folder below `state/`. Then one rename replaces
-`state.json`. What it does not name does not exist: a batch that ends before its commit leaves only
-a folder to remove, and Spark runs it again; a batch that runs again after its commit finds itself
-in the file and does nothing.
+**Commit.** A batch writes its files into a new folder below `state/`: new rows of the tables, and
+rows of older files that it merged (`buckets`). Then one rename replaces `state.json`, which names
+all files of the tables. What it does not name does not exist: a batch that ends before its commit
+leaves only a folder to remove, and Spark runs it again; a batch that runs again after its commit
+finds itself in the file and does nothing. Files that a commit no longer names are removed after
+the next one, so that whoever reads the state has time to.
 
 **Settle.** What other programs read is moved out of the batch's folder only after the commit: bad
 rows to `quarantine/`, the plan to `plans/` and `plan`, and the line to `drift.jsonl`. Each of these
@@ -21,17 +23,18 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from distributary.errors import DistributaryError, OutputError
 from distributary.files import replace_file, replace_folder
+from distributary.pipeline.buckets import BucketTable, TableFiles, TableKind
 
 __all__ = ["Ledger", "LedgerError", "LedgerState"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION, _FORMER = 2, 1
 STATE = "state.json"
 HISTORY = "drift.jsonl"
 
@@ -40,18 +43,23 @@ HISTORY = "drift.jsonl"
 class LedgerState:
     """The state after a batch: all that a restart needs to know.
 
-    `tables` maps the names of the state's tables to their paths below `state/`. Times are in
-    microseconds since 1970: the `first` and `latest` message used. `slot_us` is the length of the
-    slots in which messages are counted. `version` is that of the running plan (0 if there is none),
-    `reference` the excess that drift is measured against. `history` is the length of `drift.jsonl`
-    before this batch's line, `entry`.
+    `tables` holds the files of the state's tables by name, with paths below `state/`. `unserved` is
+    the path of the table of pairs that the running plan does not serve, if there are any;
+    `released` are the files that the state before this one had. Times are in microseconds since
+    1970: the `first` and `latest` message used. `slot_us` is the length of the slots in which
+    messages are counted. `version` is that of the running plan (0 if there is none), `reference`
+    the excess that drift is measured against. `history` is the length of `drift.jsonl` before this
+    batch's line, `entry`. `former` are the paths of tables in the format of former versions, which
+    are converted at the start.
     """
 
     query: str = ""
     batch: int = -1
     folder: str = ""
-    tables: Mapping[str, str] = field(default_factory=dict)
-    kept: tuple[str, ...] = ()
+    tables: Mapping[str, TableFiles] = field(default_factory=dict)
+    unserved: str | None = None
+    released: tuple[str, ...] = ()
+    former: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     slot_us: int = 0
     first: int | None = None
@@ -67,9 +75,11 @@ class LedgerState:
         return (json.dumps(dict(self.entry), ensure_ascii=False) + "\n").encode()
 
     @property
-    def folders(self) -> set[str]:
-        """The folders below `state/` that hold this batch's tables."""
-        return {self.folder, *(path.split("/")[0] for path in self.tables.values())} - {""}
+    def paths(self) -> set[str]:
+        """The files and folders below `state/` that this state names."""
+        files = {file.path for table in self.tables.values() for file in table.files}
+        unserved = set() if self.unserved is None else {self.unserved}
+        return files | unserved | set(self.former.values())
 
 
 class LedgerError(DistributaryError):
@@ -87,6 +97,7 @@ class Ledger:
         self.out = out
         self._step = step
         self.state = LedgerState()
+        self._dead: tuple[str, ...] | None = None
 
     @contextmanager
     def open(self) -> Iterator[Ledger]:
@@ -119,14 +130,18 @@ class Ledger:
             return None
         return self._version_folder(self.state.version)
 
-    def table(self, name: str) -> Path | None:
-        """The path of a table of the state; None if there is none yet."""
-        path = self.state.tables.get(name)
-        return None if path is None else self.out / "state" / path
+    @property
+    def root(self) -> Path:
+        """The folder of the state's files."""
+        return self.out / "state"
+
+    def table(self, kind: TableKind) -> BucketTable:
+        """A table of the state."""
+        return BucketTable(kind, self.root, self.state.tables.get(kind.name, TableFiles()))
 
     def new_folder(self, batch: int) -> Path:
-        """Create an empty folder for a batch's tables."""
-        folder = self.out / "state" / f"{batch:06d}-{uuid.uuid4().hex[:8]}"
+        """Create an empty folder for a batch's files."""
+        folder = self.root / f"{batch:06d}-{uuid.uuid4().hex[:8]}"
         folder.mkdir(parents=True)
         return folder
 
@@ -141,16 +156,26 @@ class Ledger:
         state = replace(
             state,
             query=self._read_query_id() or "",
-            kept=tuple(sorted(before.folders)),
             history=before.history + (len(before.line) if before.entry else 0),
         )
+        self._replace_state(state)
+        self.settle()
+
+    def convert(self, tables: Mapping[str, TableFiles]) -> None:
+        """Commit the tables of a former version, converted; nothing else changes."""
+        self._replace_state(replace(self.state, tables=tables, former={}))
+        self._sweep()
+
+    def _replace_state(self, state: LedgerState) -> None:
+        before = self.state
+        state = replace(state, released=tuple(sorted(before.paths - state.paths)))
         self._step("committing")
-        document = json.dumps({"format": FORMAT_VERSION, **asdict(state)}, indent=2)
+        document = _write_document(state)
         with replace_file(self.out / STATE) as file:
             file.write(document.encode() + b"\n")
         self.state = state
+        self._dead = before.released
         self._step("committed")
-        self.settle()
 
     def settle(self) -> None:
         """Put what the last commit names in its place; idempotent."""
@@ -178,31 +203,38 @@ class Ledger:
         return self.out / "plans" / f"{number:06d}"
 
     def _sweep(self) -> None:
-        """Remove all folders but those of this state and the one before it."""
-        needed = {*self.state.folders, *self.state.kept}
-        for folder in (self.out / "state").glob("*"):
-            if folder.name not in needed:
-                shutil.rmtree(folder, ignore_errors=True)
+        """Remove all files but those of this state and the one before it.
+
+        After a commit these are the files that the state before the last had, and files of the
+        batch that it has merged already. At the start all folders are looked through.
+        """
+        needed = {*self.state.paths, *self.state.released}
+        dead = set() if self._dead is None else set(self._dead)
+        listed = "*/*" if self._dead is None else f"{self.state.folder or '-'}/*"
+        dead |= {path.relative_to(self.root).as_posix() for path in self.root.glob(listed)}
+        for path in dead - needed:
+            _remove(self.root / path)
+        folders = {path.split("/")[0] for path in dead} | {self.state.folder} - {""}
+        if self._dead is None:
+            folders = {path.name for path in self.root.glob("*")}
+        for folder in folders:
+            with suppress(OSError):  # other files in it are still needed
+                (self.root / folder).rmdir()
         for left in self.out.glob(".*.tmp"):
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+            _remove(left)
 
     def _read_state(self) -> LedgerState:
         path = self.out / STATE
         if not path.exists():
             return LedgerState()
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            known = document.pop("format") == FORMAT_VERSION
-            state = LedgerState(**{**document, "kept": tuple(document["kept"])})
+            return _read_document(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            known = False
-        if not known:
             raise LedgerError(
                 self.out,
                 f"{STATE} was not written by this version",
                 "name another folder for --out",
-            )
-        return state
+            ) from None
 
     def _read_query_id(self) -> str | None:
         path = self.checkpoint / "metadata"
@@ -219,6 +251,34 @@ class Ledger:
                 f"{STATE} and checkpoint are not of one stream",
                 "restore both, or name another folder for --out and start over",
             )
+
+
+def _write_document(state: LedgerState) -> str:
+    """The state as JSON, one field per line."""
+    fields = {"format": FORMAT_VERSION, **asdict(state)}
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in fields.items()]
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _read_document(document: dict[str, Any]) -> LedgerState:
+    """The state from JSON; a `ValueError` or similar if it is not one."""
+    known = document.pop("format")
+    if known == _FORMER:
+        former = dict(document.pop("tables"))
+        document |= {"unserved": former.pop("unserved", None), "former": former}
+        document |= {"tables": {}, "released": ()}
+        del document["kept"]
+    elif known != FORMAT_VERSION:
+        raise ValueError(f"format {known}")
+    tables = {name: TableFiles.from_document(one) for name, one in document["tables"].items()}
+    return LedgerState(**{**document, "tables": tables, "released": tuple(document["released"])})
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _check_ours(out: Path) -> None:

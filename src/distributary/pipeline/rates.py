@@ -1,8 +1,8 @@
 """The rate of each flow over a window, from the publication log.
 
-`publication_digest` counts a log in one aggregation. Digests can be merged in any order
-(`merge_digests`), which is how a stream keeps them; `rates_from` turns them into rates. Only whole
-numbers are summed, so that the result does not depend on the partitioning.
+`publication_digest` counts a log in one aggregation, and `rates_from` turns the digest into rates.
+Only whole numbers are summed, so that the result does not depend on the partitioning, and so that a
+stream can add digests up (`kept_tables`).
 
 **Weighted rates.** A message counts 2^-(age / half-life), and the sum is divided by the integral of
 the same weight over the window, so that a constant rate stays as it is. The end of the window is
@@ -26,7 +26,6 @@ from distributary.pipeline.times import to_micros, to_time
 __all__ = [
     "FlowCounts",
     "flow_counts",
-    "merge_digests",
     "publication_counts",
     "publication_digest",
     "published_window",
@@ -104,21 +103,6 @@ def publication_digest(
             F.timestamp_micros("last").alias("last"),
             "copies",
         )
-    )
-
-
-def merge_digests(state: DataFrame) -> DataFrame:
-    """Merge digests, given in one frame, into the digest of all their rows."""
-    sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "sized", "weight")]
-    return (
-        state.groupBy("flow", "reason", "span", "slot")
-        .agg(
-            *sums,
-            F.min("first").alias("first"),
-            F.max("last").alias("last"),
-            F.sum("copies").alias("copies"),
-        )
-        .select(*state.columns)
     )
 
 

@@ -2,9 +2,9 @@
 
 Structured Streaming decides which files make up a batch (`watching`), records that, and repeats a
 batch that did not end. `ingest` reads and checks the rows as in a run over whole logs, so formats,
-reasons and the order of ties are the same. The state is kept in tables of our own, with one commit
-per batch (`ledger`): a plan needs all of it at once, and other programs can read it. After every
-batch (`batches`) the plan follows the state (`following`).
+reasons and the order of ties are the same. The state is kept in tables of our own (`kept_state`),
+with one commit per batch (`ledger`): a plan needs all of it at once, and other programs can read
+it. After every batch (`batches`) the plan follows the state (`following`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from distributary.files import read_previous
-from distributary.pipeline.batches import BatchSteps, StreamHooks, rate_span
+from distributary.pipeline.batches import BatchSteps, StreamHooks
 from distributary.pipeline.folders import report_write_faults
+from distributary.pipeline.former_state import convert_former
 from distributary.pipeline.job import StreamJob
+from distributary.pipeline.kept_state import rate_span
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
 from distributary.pipeline.sources import report_read_faults
 from distributary.pipeline.watching import watch_log
@@ -43,6 +45,7 @@ def stream(spark: SparkSession, job: StreamJob, hooks: StreamHooks | None = None
         _silence_py4j(),
     ):
         _check_settings(job, ledger)
+        convert_former(spark, ledger)
         steps = BatchSteps(spark, job, ledger, hooks)
         query = _start_query(spark, job, ledger, steps)
         try:

@@ -31,10 +31,11 @@ _KAFKA = "kafka://"
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What a batch has of one log."""
+    """What a batch has of one log: `size` is that of its files in bytes."""
 
     sources: tuple[Source, ...]
     files: int = 0
+    size: int = 0
 
 
 def watch_log(spark: SparkSession, log: str, where: str, files_per_batch: int) -> DataFrame:
@@ -56,7 +57,8 @@ def list_arrivals(batch: DataFrame, logs: Mapping[str, str]) -> dict[str, Arriva
             continue
         own = [row for row in found if row["log"] == log]
         paths = sorted(row["path"] for row in own if row["length"])
-        parts[log] = Arrivals(tuple(sources_of(where, paths)), len(own))
+        size = sum(row["length"] for row in own)
+        parts[log] = Arrivals(tuple(sources_of(where, paths)), len(own), size)
     return parts
 
 
