@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +92,28 @@ def test_no_interrupt_meets_what_must_be_finished(
     with pytest.raises(KeyboardInterrupt):
         call_interruptibly(run)
     assert work.finished == finished
+
+
+def test_an_interrupt_of_work_that_makes_code_leaves_the_exit_status_alone(
+    tmp_path: Path,
+) -> None:
+    """Python ends by SIGINT if a plain `KeyboardInterrupt` has left an `exec` of a text."""
+    program = """
+import os, signal, sys, threading, time
+from distributary.pipeline import interruptible
+interruptible._GRACE_S = interruptible._PAUSE_S = 0.05
+def work():
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    exec("import time\\nwhile True: time.sleep(0.001)")
+try:
+    interruptible.call_interruptibly(work)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    (tmp_path / "program.py").write_text(program)
+    words = [sys.executable, "-m", "program"]
+    ended = subprocess.run(words, cwd=tmp_path, check=False, timeout=120)
+    assert ended.returncode == 130
 
 
 def test_work_that_nobody_interrupts_gives_its_result_or_its_error() -> None:

@@ -48,8 +48,9 @@ def call_interruptibly(work: Callable[[], T]) -> T:
 
 def _end(worker: Thread, lock: Any) -> None:
     """Wait until the work has failed: with its next job, or interrupted in its own computation."""
-    _cancel_jobs()
-    worker.join(_GRACE_S)
+    for _ in range(max(1, round(_GRACE_S / _PAUSE_S))):  # it may start further jobs
+        _cancel_jobs()
+        worker.join(_PAUSE_S)
     patience, interrupted = int(_LONGEST_S / _PAUSE_S), False
     while worker.is_alive() and patience:
         if lock.acquire(blocking=False):
@@ -64,8 +65,14 @@ def _end(worker: Thread, lock: Any) -> None:
         worker.join(_PAUSE_S)
 
 
+class _Interrupt(KeyboardInterrupt):
+    """Not `KeyboardInterrupt` itself: one that meets `exec` of a text, as when a dataclass is made,
+    makes `python -m` end by the signal instead of its exit status, though it is handled later.
+    """
+
+
 def _interrupt(thread: int) -> None:
-    interrupt = ctypes.py_object(KeyboardInterrupt)
+    interrupt = ctypes.py_object(_Interrupt)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), interrupt)
 
 
