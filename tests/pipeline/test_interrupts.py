@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
+import pty
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +26,8 @@ from tests.spark import MASTER, SETTINGS
 
 from .test_command import LOGS, SMALL, SUBSCRIPTIONS
 
+EVENTS = "events.jsonl"
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 SPARK = (
     *("--master", MASTER),
     *(word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")),
@@ -47,11 +56,14 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Started:
     """A command in a session of its own, as a terminal starts it, with a folder for temporaries."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, *more: str) -> None:
         self.temporaries = folder / "tmp"
         self.temporaries.mkdir(exist_ok=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "distributary", "pipeline", name, *COMMANDS[name], *SPARK],
+            [
+                *(sys.executable, "-m", "distributary", "pipeline", name, *COMMANDS[name], *SPARK),
+                *("--events", str(folder.parent / EVENTS), *more),
+            ],
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -71,6 +83,56 @@ class Started:
         os.killpg(self.process.pid, number)
         out, err = self.process.communicate(timeout=300)
         return self.process.returncode, out, err
+
+
+class Terminal:
+    """`pipeline run` on a terminal of its own."""
+
+    def __init__(self, folder: Path, width: int, *more: str) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+        command = ["-m", "distributary", "pipeline", "run", *COMMANDS["run"], *SPARK, *more]
+        # The terminal becomes that of the new session, so that it passes Ctrl-C on.
+        take = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        become = "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", take + become, *command],
+            cwd=folder,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            env={**os.environ, "TERM": "xterm-256color"},
+        )
+        os.close(slave)
+
+    def read_until(self, seen: Callable[[str], bool]) -> str:
+        text = ""
+        while not seen(text):
+            more = self._read()
+            assert more, text
+            text += more
+        return text
+
+    def read_to_end(self) -> tuple[int, str]:
+        text = ""
+        while more := self._read():
+            text += more
+        os.close(self.master)
+        return self.process.wait(), text
+
+    def _read(self) -> str:
+        try:
+            return os.read(self.master, 65_536).decode(errors="replace")
+        except OSError:  # the last process that held the terminal is gone
+            return ""
+
+
+def read_events(folder: Path) -> list[dict[str, Any]]:
+    """The whole lines of the events, of which the last may be being written."""
+    path = folder / EVENTS
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def java_starts(folder: Path) -> bool:
@@ -98,6 +160,54 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(
         assert name == "stream"
         assert not (folder / "out" / "plan").exists()
     assert not list(command.temporaries.glob("distributary-spark-*"))
+    assert read_events(folder.parent)[-1]["event"] == "interrupted"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step",
+    [
+        *("opening the logs", "reading the publications", "writing the rates", "planning"),
+        *("replaying the log", "writing tables of the plan"),
+    ],
+)
+def test_an_interrupt_in_any_step_leaves_nothing(logs: Path, tmp_path: Path, step: str) -> None:
+    folder = tmp_path / "here"
+    shutil.copytree(logs, folder)
+    budget = "60s" if step == "planning" else "1s"
+    command = Started(folder, "run", "--budget", budget)
+    command.wait_for(lambda: step in {event.get("step") for event in read_events(tmp_path)})
+    code, out, err = command.send(signal.SIGINT)
+    assert (code, out, err) == (130, "", "interrupted: nothing is left half-written\n")
+    assert {path.name for path in folder.iterdir()} - {"out"} == {"logs", "in", "tmp"}
+    if (folder / "out").exists():  # the run was faster
+        assert (folder / "out" / "manifest.json").is_file()
+    assert not list(command.temporaries.glob("distributary-spark-*"))
+    events = read_events(tmp_path)
+    assert events[-1]["event"] == "interrupted"
+    assert step in {each["step"] for each in events[-1]["stages"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [40, 100])
+def test_a_terminal_shows_a_run_and_ctrl_c_gives_it_back(
+    logs: Path, tmp_path: Path, width: int
+) -> None:
+    folder = tmp_path / "here"
+    shutil.copytree(logs, folder)
+    terminal = Terminal(folder, width, "--budget", "60s")
+    seen = terminal.read_until(lambda text: "annealing" in text)
+    assert "reading the publications" in seen
+    os.write(terminal.master, b"\x03")  # what Ctrl-C types
+    code, rest = terminal.read_to_end()
+    assert code == 130
+    drawn = seen + rest
+    assert drawn.endswith("interrupted: nothing is left half-written\r\n")
+    assert drawn.rfind(SHOW_CURSOR) > drawn.rfind(HIDE_CURSOR)
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn))
+    steps = [line for line in lines if not line.startswith(("Spark's", "interrupted"))]
+    assert max(map(len, steps)) <= width
+    assert ("rows/s" in drawn) == (width == 100)
 
 
 def test_interrupts_are_heard_while_python_waits_for_java(logs: Path, tmp_path: Path) -> None:

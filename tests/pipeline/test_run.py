@@ -28,7 +28,7 @@ from distributary.model import (
 from distributary.pipeline import distributed
 from distributary.pipeline.ingest import BadRowsError, TimeWindow
 from distributary.pipeline.job import Job, Outcome, driver_need
-from distributary.pipeline.run import run
+from distributary.pipeline.run import MANIFEST, run
 from distributary.planning import Request, UnicastLimits
 from distributary.workloads import (
     DayParams,
@@ -157,8 +157,29 @@ def test_a_repeated_run_writes_the_same_bytes(
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", SETTINGS["spark.sql.shuffle.partitions"])
     ours, theirs = contents(tmp_path / "out"), contents(done[0])
-    assert {name for name in ours if ours[name] != theirs.get(name)} == set()
+    assert {name for name in ours if ours[name] != theirs.get(name)} <= {MANIFEST}
     assert ours.keys() == theirs.keys()
+    facts = [json.loads(files[MANIFEST]) for files in (ours, theirs)]
+    taken = [facts[at].pop("stages") for at in (0, 1)]
+    assert facts[0] == facts[1]
+    assert [step["step"] for step in taken[0]["steps"]] == [
+        step["step"] for step in taken[1]["steps"]
+    ]
+
+
+def test_the_manifest_says_how_long_each_step_took_and_what_it_read(
+    done: tuple[Path, Outcome],
+) -> None:
+    manifest = json.loads((done[0] / MANIFEST).read_text())
+    taken = manifest["stages"]
+    rows = {step["step"]: step["rows"] for step in taken["steps"]}
+    for log in ("subscriptions", "publications"):
+        assert rows[f"reading the {log}"] == manifest[log]["read"]
+    assert rows["planning"] is None
+    assert sum(step["share"] for step in taken["steps"]) == pytest.approx(1, abs=0.01)
+    seconds = sum(step["seconds"] for step in taken["steps"])
+    assert seconds == pytest.approx(taken["seconds"], abs=0.1)
+    assert manifest == done[1].manifest
 
 
 def test_a_second_run_compares_itself_with_the_first(

@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from rich.console import Console
 
-from distributary.cli.stages import show_stages
 from distributary.pipeline import spark as starting
 from distributary.pipeline.spark import JavaError, spark_session, ui_address, use_spark
 from tests.spark import SETTINGS
@@ -167,18 +163,3 @@ def test_what_the_caller_asks_for_wins(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert asked["spark.sql.session.timeZone"] == "CET"
     monkeypatch.delenv("SPARK_CONF_DIR")
     assert starting._choose_settings(None, {}, "x")["spark.master"] == "local[*]"
-
-
-def test_a_bar_names_the_stage_on_a_terminal(spark: SparkSession) -> None:
-    drawn = io.StringIO()
-    terminal = Console(file=drawn, force_terminal=True, width=100)
-    spark.sparkContext.setJobDescription("counting sheep")
-    with show_stages(spark, terminal):
-        spark.sparkContext.parallelize(range(2), 2).foreach(lambda _: time.sleep(1))
-    spark.sparkContext.setJobDescription("")
-    assert "counting sheep" in drawn.getvalue()
-    assert "/2" in drawn.getvalue()
-    quiet = io.StringIO()
-    with show_stages(spark, Console(file=quiet)):
-        spark.range(3).count()
-    assert quiet.getvalue() == ""

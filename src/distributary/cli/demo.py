@@ -23,6 +23,7 @@ from distributary.cli.options import (
 )
 from distributary.cli.pipeline import print_run, run_job
 from distributary.cli.planner_options import Groups
+from distributary.cli.stages import View
 from distributary.workloads import DayParams, TradingFloor
 
 __all__ = ["demo"]
@@ -65,7 +66,7 @@ def demo(
         publications=str(publications),
         request=request,
     )
-    outcome = run_job(job, SparkOptions(), compare=True)
+    outcome = run_job(job, SparkOptions(), View(), compare=True)
     for page in ("report.html", "plan.html"):
         shutil.copy(job.out / page, out / page)
     print_run(outcome, job.out)

@@ -29,6 +29,7 @@ __all__ = [
     "Json",
     "Moment",
     "OutputFormat",
+    "ProgressFile",
     "Publications",
     "Seed",
     "SparkOptions",
@@ -102,6 +103,10 @@ Seed = Annotated[int, seed_option(SEARCH)]
 # --- output and Spark -----------------------------------------------------------------------------
 
 Json = Annotated[bool, option("Print one JSON document on stdout.", OUTPUT, "--json")]
+ProgressFile = Annotated[
+    Path | None,
+    option("File to write the progress to, as JSON lines; it is replaced.", OUTPUT, "--events"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

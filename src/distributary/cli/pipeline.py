@@ -21,6 +21,7 @@ from distributary.cli.options import (
     SPARK,
     Json,
     Moment,
+    ProgressFile,
     Publications,
     SparkOptions,
     duration_option,
@@ -32,7 +33,7 @@ from distributary.cli.options import (
 from distributary.cli.planner_options import AlgorithmName, PlannerOptions
 from distributary.cli.quantities import ByteCount, Seconds, Share
 from distributary.cli.report import CURVE_GROUPS
-from distributary.cli.stages import call_on_spark, print_address, show_stages
+from distributary.cli.stages import Shown, View, call_on_spark, print_address
 from distributary.cli.stream import pipeline_stream
 from distributary.cli.summary import cost_table, headline, saving_lines
 from distributary.cli.topic_proposals import pipeline_topics
@@ -43,6 +44,8 @@ from distributary.report import Report, render_report, render_run
 from distributary.report.wording import stored_headline
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from distributary.pipeline.job import Job, Outcome
 
 __all__ = ["app", "print_run", "run_job"]
@@ -165,6 +168,7 @@ def pipeline_run(
     out: Annotated[Path, option("Folder to write or replace.", OUTPUT)],
     spark: RunSpark,
     as_document: Json = False,
+    events: ProgressFile = None,
 ) -> None:
     """Make a plan from logs, and replay the logs through it.
 
@@ -194,7 +198,7 @@ def pipeline_run(
             restarts=planner.restarts,
             driver_limit=int(spark.driver_limit),
         )
-    outcome = run_job(job, spark)
+    outcome = run_job(job, spark, View(events))
     if as_document:
         print_json(_document(outcome.manifest))
         return
@@ -225,6 +229,7 @@ def pipeline_replay(
         Path | None, option("Folder for the tables per minute and per receiver.", OUTPUT)
     ] = None,
     as_document: Json = False,
+    events: ProgressFile = None,
 ) -> None:
     """Replay a publication log through a plan: what each receiver would have received."""
     from distributary.pipeline.ingest import TimeWindow
@@ -233,7 +238,8 @@ def pipeline_replay(
     window = TimeWindow(since=log.since, until=log.until)
     document = call_on_spark(
         spark,
-        lambda running: replay_plan(running, plan, log.publications, interest, window, out),
+        View(events),
+        lambda running, _: replay_plan(running, plan, log.publications, interest, window, out),
     )
     if as_document:
         print_json(document)
@@ -244,13 +250,12 @@ def pipeline_replay(
         results.print(f"per minute and per receiver: {out}", markup=False)
 
 
-def run_job(job: Job, options: SparkOptions, *, compare: bool = False) -> Outcome:
+def run_job(job: Job, options: SparkOptions, view: View, *, compare: bool = False) -> Outcome:
     """Start Spark, run the job, show its progress and write its pages.
 
     With `compare` the plan's page also compares other algorithms, which takes longer.
     """
-    from distributary.pipeline import run, use_spark
-    from distributary.pipeline.interruptible import call_interruptibly
+    from distributary.pipeline import run
 
     require("report")
 
@@ -263,14 +268,12 @@ def run_job(job: Job, options: SparkOptions, *, compare: bool = False) -> Outcom
         page = render_run(outcome.manifest, *rest)
         (folder / "report.html").write_text(page, encoding="utf-8")
 
-    def work() -> Outcome:
-        with use_spark(options.master, settings) as spark:
-            print_address(spark)
-            with show_stages(spark) as progress:
-                return run(spark, job, lambda made, place: finish(made, place, progress), progress)
+    def work(spark: SparkSession, shown: Shown) -> Outcome:
+        print_address(spark)
+        watch = shown.watch
+        return run(spark, job, lambda made, place: finish(made, place, watch.report), watch)
 
-    settings = options.parse_settings()
-    return call_interruptibly(work)
+    return call_on_spark(options, view, work)
 
 
 def _render_plan_page(

@@ -1,82 +1,86 @@
-"""Show Spark's progress as a bar on stderr."""
+"""Run work on Spark so that one can watch it: on a terminal, and in a file of events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Event, Thread
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 from distributary.cli.console import notes
 from distributary.cli.options import SparkOptions
-from distributary.planning import Step
-from distributary.planning.progress import Progress as Steps
-from distributary.planning.progress import silent
+from distributary.cli.step_events import StepEvents
+from distributary.cli.step_lines import StepLines
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pyspark.sql import SparkSession
 
-__all__ = ["call_on_spark", "print_address", "show_stages"]
+    from distributary.pipeline.steps import Observer, StepWatch
+
+__all__ = ["Shown", "View", "call_on_spark", "print_address", "show_run"]
 
 T = TypeVar("T")
 
-_REFRESH_S = 0.2
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """Where a run is shown: on a terminal, if `console` is one, and in the file `events`.
 
-@contextmanager
-def show_stages(session: SparkSession, console: Console = notes) -> Iterator[Steps]:
-    """Show the current stage and its tasks on a terminal while the block runs.
-
-    A stage is named by the job description that was set when it started. The block gets a callback
-    for the progress of work on the driver, so that one bar shows both.
+    With `keep` each step leaves a line on the terminal when it ends.
     """
-    if not console.is_terminal:
-        yield silent
-        return
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    ) as bar:
-        done, task = Event(), bar.add_task("starting", total=None)
-        watcher = Thread(target=_watch, args=(session, bar, task, done))
-        watcher.start()
 
-        def show(step: Step) -> None:
-            bar.update(task, description=step.stage, completed=step.done, total=step.total)
-
-        try:
-            yield show
-        finally:
-            done.set()
-            watcher.join()
+    events: Path | None = None
+    keep: bool = True
+    console: Console = notes
 
 
-def call_on_spark(options: SparkOptions, work: Callable[[SparkSession], T]) -> T:
-    """Start Spark, run the work on it, and show its progress."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A run that is shown: its watch, and a way to print while it runs."""
+
+    watch: StepWatch
+    make_way: Callable[[], AbstractContextManager[None]]
+
+
+def call_on_spark(options: SparkOptions, view: View, work: Callable[[SparkSession, Shown], T]) -> T:
+    """Start Spark, run the work on it, and show its steps."""
     from distributary.pipeline.interruptible import call_interruptibly
     from distributary.pipeline.spark import use_spark
 
-    def run() -> T:
-        with use_spark(options.master, options.parse_settings()) as spark, show_stages(spark):
-            return work(spark)
+    settings = options.parse_settings()
 
-    return call_interruptibly(run)
+    def run() -> T:
+        shown.watch.begin("starting Spark")
+        with use_spark(options.master, settings) as spark, shown.watch.follow(spark):
+            shown.watch.begin(None)
+            return work(spark, shown)
+
+    with show_run(view) as shown:
+        return call_interruptibly(run)
+
+
+@contextmanager
+def show_run(view: View) -> Iterator[Shown]:
+    """Show the steps of a run while the block runs, and how it ends."""
+    from distributary.pipeline.progress import Tracker
+    from distributary.pipeline.steps import StepWatch
+
+    tracker = Tracker()
+    observers: list[Observer] = []
+    make_way: Callable[[], AbstractContextManager[None]] = nullcontext
+    if view.events is not None:
+        observers.append(StepEvents(view.events))
+    if view.console.is_terminal:
+        lines = StepLines(tracker, view.console, keep=view.keep)
+        observers.append(lines)
+        make_way = lines.make_way
+    with StepWatch(observers, tracker) as watch:
+        yield Shown(watch, make_way)
 
 
 def print_address(session: SparkSession) -> None:
@@ -86,20 +90,3 @@ def print_address(session: SparkSession) -> None:
     address = ui_address(session)
     if address and notes.is_terminal:
         notes.print(f"Spark's web interface is at {address}", markup=False)
-
-
-def _watch(session: SparkSession, bar: Progress, task: TaskID, done: Event) -> None:
-    from distributary.pipeline.spark import active_stages
-
-    while not done.wait(_REFRESH_S):
-        try:
-            stages = active_stages(session)
-        except Exception:
-            return  # a stopping session does not answer; a progress bar must not fail the job
-        if stages:
-            bar.update(
-                task,
-                description=stages[0].name,
-                completed=sum(stage.done for stage in stages),
-                total=sum(stage.total for stage in stages),
-            )

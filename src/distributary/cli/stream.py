@@ -17,6 +17,7 @@ from distributary.cli.options import (
     LIMITS,
     OUTPUT,
     SEARCH,
+    ProgressFile,
     SparkOptions,
     duration_option,
     option,
@@ -25,9 +26,11 @@ from distributary.cli.options import (
 )
 from distributary.cli.planner_options import PlannerOptions
 from distributary.cli.quantities import Seconds, Share
-from distributary.cli.stages import print_address
+from distributary.cli.stages import Shown, View, call_on_spark, print_address
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from distributary.pipeline.ledger import LedgerState
 
 __all__ = ["pipeline_stream"]
@@ -93,14 +96,13 @@ def pipeline_stream(
     as_document: Annotated[
         bool, option("Print one JSON object per line for each batch.", OUTPUT, "--json")
     ] = False,
+    events: ProgressFile = None,
 ) -> None:
     """Follow folders of logs, and write a new version of the plan when the old no longer fits.
 
     Stop it with Ctrl-C or kill it; started again with the same --out, it continues where it was,
     and no row is lost or counted twice.
     """
-    from distributary.pipeline.interruptible import call_interruptibly
-    from distributary.pipeline.spark import use_spark
     from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 
     with reject_bad_values():
@@ -116,14 +118,17 @@ def pipeline_stream(
             max_moves=planner.max_moves,
             until_idle=logs.until_idle,
         )
-    printer, settings = _BatchPrinter(as_document), spark.parse_settings()
+    printer = _BatchPrinter(as_document)
 
-    def work() -> LedgerState:
-        with use_spark(spark.master, settings) as running:
-            print_address(running)
-            return stream(running, job, StreamHooks(printer.print_batch, printer.note_step))
+    def work(running: SparkSession, shown: Shown) -> LedgerState:
+        def print_batch(entry: Mapping[str, Any]) -> None:
+            with shown.make_way():
+                printer.print_batch(entry)
 
-    state = call_interruptibly(work)
+        print_address(running)
+        return stream(running, job, StreamHooks(print_batch, printer.note_step))
+
+    state = call_on_spark(spark, View(events, keep=False), work)
     if not as_document:
         _print_counts(state.counts)
         results.print(f"plan: {out / 'plan'}   history: {out / 'drift.jsonl'}", markup=False)

@@ -17,6 +17,7 @@ from distributary.cli.options import (
     OUTPUT,
     SEARCH,
     Json,
+    ProgressFile,
     Publications,
     SparkOptions,
     duration_option,
@@ -24,7 +25,7 @@ from distributary.cli.options import (
     share_option,
 )
 from distributary.cli.quantities import Seconds, Share
-from distributary.cli.stages import call_on_spark
+from distributary.cli.stages import View, call_on_spark
 
 if TYPE_CHECKING:
     from distributary.pipeline.topics import Clusters
@@ -79,6 +80,7 @@ def pipeline_topics(
         ),
     ] = Seconds("1h"),
     as_document: Json = False,
+    events: ProgressFile = None,
 ) -> None:
     """Propose clusters of topics that should share a channel, from logs."""
     from distributary.pipeline.topics import TopicJob, propose
@@ -92,7 +94,7 @@ def pipeline_topics(
         logs.name_clusters(),
         max_bad=float(logs.max_bad),
     )
-    document = call_on_spark(spark, lambda running: propose(running, job))
+    document = call_on_spark(spark, View(events), lambda running, _: propose(running, job))
     if as_document:
         print_json(document)
         return

@@ -53,9 +53,10 @@ from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
 from distributary.pipeline.live_demand import DemandChange
 from distributary.pipeline.rates import publication_digest
 from distributary.pipeline.sources import report_read_faults
+from distributary.pipeline.steps import say
 from distributary.pipeline.times import to_time
 from distributary.pipeline.watching import Arrivals, list_arrivals
-from distributary.pipeline.writing import count_rows, say, write_arrow
+from distributary.pipeline.writing import count_rows, write_arrow
 
 __all__ = ["BatchSteps", "StreamHooks"]
 
@@ -94,7 +95,7 @@ class BatchSteps:
             # A short message: a long one overflows the stack of Spark.
             raise RuntimeError(f"batch {number} failed") from None
         finally:
-            self._spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
+            say(self._spark, None)
 
     def end(self) -> None:
         """Commit nothing from now on, even if a batch is still running."""

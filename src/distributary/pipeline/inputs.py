@@ -41,7 +41,8 @@ from distributary.pipeline.rates import (
     rates_from,
 )
 from distributary.pipeline.sources import report_read_faults
-from distributary.pipeline.writing import count_rows, say, sort_parts, stage_frame, write_parts
+from distributary.pipeline.steps import say
+from distributary.pipeline.writing import count_rows, sort_parts, stage_frame, write_parts
 
 __all__ = ["Inputs", "counts_document", "prepare_inputs"]
 
@@ -58,6 +59,7 @@ class Inputs:
 
 def prepare_inputs(spark: SparkSession, job: Job, folder: Path, stage: Path) -> Inputs:
     """Read the logs of a job and write its interest, rates and quarantine into `folder`."""
+    say(spark, "opening the logs")
     publications = read_publications(
         spark, job.publications, job.window, "all" if job.filters else None
     )
@@ -68,9 +70,10 @@ def prepare_inputs(spark: SparkSession, job: Job, folder: Path, stage: Path) -> 
     say(spark, "reading the subscriptions")
     with report_read_faults(subscriptions.source.path):
         digest = stage_frame(subscription_digest(subscriptions), stage / "subscriptions")
+    say(spark, "checking the subscriptions")
     counts = subscription_counts(digest)
     check_bad("subscriptions", counts, job.max_bad)
-    facts = {"subscriptions": _account_rows(spark, subscriptions, counts, folder)}
+    facts = {"subscriptions": _account_rows(subscriptions, counts, folder)}
     with report_read_faults(subscriptions.source.path):
         tied = ties(digest).limit(1).count()
         state = resolve_last_actions(digest, subscriptions.valid if tied else None)
@@ -83,9 +86,10 @@ def prepare_inputs(spark: SparkSession, job: Job, folder: Path, stage: Path) -> 
             publication_digest(publications.rows, job.rate_half_life, job.peak_window),
             stage / "publications",
         )
+    say(spark, "checking the publications")
     counts = publication_counts(published)
     check_bad("publications", counts, job.max_bad)
-    facts["publications"] = _account_rows(spark, publications, counts, folder)
+    facts["publications"] = _account_rows(publications, counts, folder)
 
     start, end = _choose_window(job, published)
     moment = max(end, _find_latest(state) or end)
@@ -113,6 +117,7 @@ def _prepare_content(
     with report_read_faults(publications.source.path):
         content = content_flows(publications.valid, filters.valid, max_flows=job.max_flows)
         used = stage_frame(content.publications.select("ts", "flow", "size"), stage / "matched")
+        say(spark, "checking the publications")
         rows = publications.rows.groupBy("reason", "copy").count().collect()
     counts = RowCounts(
         used=sum(r["count"] for r in rows if r["reason"] is None and not r["copy"]),
@@ -120,11 +125,13 @@ def _prepare_content(
         reasons={r["reason"]: r["count"] for r in rows if r["reason"] is not None},
     )
     check_bad("publications", counts, job.max_bad)
-    facts: dict[str, Any] = {"publications": _account_rows(spark, publications, counts, folder)}
-    facts["filters"] = _account_filters(spark, filters, content.quarantine, folder, job.max_bad)
+    facts: dict[str, Any] = {"publications": _account_rows(publications, counts, folder)}
+    say(spark, "checking the filters")
+    facts["filters"] = _account_filters(filters, content.quarantine, folder, job.max_bad)
     facts["content"] = content.counts()
     say(spark, "writing the interest")
     interest = _write_interest(write_content(content, folder / "content"), folder, facts)
+    say(spark, "writing the rates")
     digest = stage_frame(
         publication_digest(_as_rows(used), job.rate_half_life, job.peak_window),
         stage / "publications",
@@ -145,7 +152,7 @@ def _as_rows(used: DataFrame) -> DataFrame:
 
 
 def _account_filters(
-    spark: SparkSession, filters: Log, refused: DataFrame, folder: Path, max_bad: float
+    filters: Log, refused: DataFrame, folder: Path, max_bad: float
 ) -> dict[str, Any]:
     rows = filters.rows.groupBy("reason").count().collect()
     reasons = {row["reason"]: row["count"] for row in rows if row["reason"] is not None}
@@ -162,9 +169,8 @@ def _account_filters(
     return counts_document(filters, counts)
 
 
-def _account_rows(spark: SparkSession, log: Log, counts: RowCounts, folder: Path) -> dict[str, Any]:
+def _account_rows(log: Log, counts: RowCounts, folder: Path) -> dict[str, Any]:
     """Write the bad rows of a log and check that no row is lost or counted twice."""
-    say(spark, f"checking the {log.name}")
     with report_read_faults(log.source.path):
         written = _write_quarantine(log.name, log.quarantined, folder, counts)
         check_sum(log.name, count_rows_at_source(log), counts, written)

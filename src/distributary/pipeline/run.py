@@ -17,6 +17,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ from distributary.pipeline.rates import (
 from distributary.pipeline.replay import activity, references, replay
 from distributary.pipeline.restarts import cheapest_seed
 from distributary.pipeline.sources import report_read_faults
+from distributary.pipeline.steps import StepWatch, say
 from distributary.pipeline.tables import (
     bucket_count,
     group_table,
@@ -67,9 +69,9 @@ from distributary.pipeline.tables import (
     write_group_table,
     write_receiver_table,
 )
-from distributary.pipeline.writing import say, stage_frame, tidy, write_arrow, write_json
+from distributary.pipeline.writing import stage_frame, tidy, write_arrow, write_json
 from distributary.planning import MadePlan, Request, Solution, make_plan, price_solution
-from distributary.planning.progress import Progress, silent
+from distributary.planning.progress import Progress
 
 __all__ = ["MANIFEST", "replay_plan", "run"]
 
@@ -81,16 +83,25 @@ def run(
     spark: SparkSession,
     job: Job,
     finish: Callable[[Outcome, Path], None] = lambda outcome, folder: None,
-    progress: Progress = silent,
+    watch: StepWatch | None = None,
 ) -> Outcome:
-    """Run the pipeline; `finish` may add to the folder before it is moved to its place."""
+    """Run the pipeline; `finish` may add to the folder before it is moved to its place.
+
+    `watch` follows the session already; without it the run watches itself, for its manifest.
+    """
+    if watch is None:
+        with StepWatch() as own, own.follow(spark):
+            return run(spark, job, finish, own)
     previous = _find_previous(job)
     with fill_folder(spark, job.out, _is_ours, "pipeline output") as folder, _clear_session(spark):
         stage = folder / ".work"
         inputs = prepare_inputs(spark, job, folder, stage)
-        outcome = _make_plan(spark, job, inputs, folder, previous, progress)
-        finish(outcome, folder)
+        outcome = _make_plan(spark, job, inputs, folder, previous, watch.report)
+        say(spark, "writing the pages")
+        finish(_add_stages(outcome, watch), folder)
+        say(spark, "tidying up")
         tidy(folder)
+        outcome = _add_stages(outcome, watch)
         write_json(folder / MANIFEST, outcome.manifest)
     shutil.rmtree(_work_folder(job.out), ignore_errors=True)
     return outcome
@@ -106,11 +117,26 @@ def replay_plan(
 ) -> dict[str, Any]:
     """Replay a log under an existing plan; the tables are written to `out`, if given."""
     read_previous(plan_folder)
+    with _clear_session(spark):
+        return _replay_plan(spark, plan_folder, publications, interest, window, out)
+
+
+def _replay_plan(
+    spark: SparkSession,
+    plan_folder: Path,
+    publications: str,
+    interest: str,
+    window: TimeWindow,
+    out: Path | None,
+) -> dict[str, Any]:
+    say(spark, "reading the interest")
     tables = read_plan_tables(spark, plan_folder)
     wanted = read_interest_table(spark, interest).persist()
+    say(spark, "reading the publications")
     log = read_publications(spark, publications, window)
     with report_read_faults(log.source.path):
         counts = publication_counts(publication_digest(log.rows).persist())
+        say(spark, "replaying the log")
         counted = activity(log.valid.select("ts", "flow", "size")).persist()
         ours = replay(counted, tables, wanted, DataFrame.persist)
         receivers = wanted.select("receiver").distinct().count()
@@ -119,6 +145,7 @@ def replay_plan(
             "replay": {"plan": ours.totals(), **references(ours, receivers)},
         }
         if out is not None:
+            say(spark, "writing the tables")
             with fill_folder(
                 spark, out, lambda folder: (folder / "minutes.parquet").is_file(), "replay"
             ) as folder:
@@ -128,6 +155,11 @@ def replay_plan(
                     folder / "receivers.parquet",
                 )
     return document
+
+
+def _add_stages(outcome: Outcome, watch: StepWatch) -> Outcome:
+    """The outcome with the time of its steps in the manifest."""
+    return replace(outcome, manifest={**outcome.manifest, "stages": watch.summarize().document()})
 
 
 def read_interest_table(spark: SparkSession, source: str) -> DataFrame:
@@ -169,7 +201,7 @@ def _clear_session(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.catalog.clearCache()
-        spark.sparkContext.setJobDescription(None)  # type: ignore[arg-type]
+        say(spark, None)
 
 
 # --- the plan ------------------------------------------------------------------------------------
@@ -331,7 +363,7 @@ def _replay_log(
     totals: dict[str, Any] = {"plan": _sum_minutes(minutes)}
     totals |= references(ours, inputs.facts["interest"]["receivers"])
     if before is not None:
-        say(spark, "replaying the log through the previous plan")
+        say(spark, "replaying the previous plan")
         totals["previous"] = replay(log, before, inputs.interest).totals()
     return totals, minutes, receivers
 

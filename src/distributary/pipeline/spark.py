@@ -1,4 +1,4 @@
-"""Start Spark, quietly, on whichever Java is available, and ask it for its progress.
+"""Start Spark, quietly, on whichever Java is available.
 
 The caller's settings come first, then those of `spark-submit` or `spark-defaults.conf`, then the
 defaults below. A session that already runs is used as it is and never stopped.
@@ -24,7 +24,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -41,8 +40,6 @@ from distributary.pipeline.undisturbed import hold_off_interrupts, stay_undistur
 __all__ = [
     "JavaError",
     "SparkStartError",
-    "Stage",
-    "active_stages",
     "spark_message",
     "spark_session",
     "ui_address",
@@ -124,15 +121,6 @@ class SparkStartError(DistributaryError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A running stage of Spark: its name, and how many of its tasks are done."""
-
-    name: str
-    done: int
-    total: int
-
-
 def spark_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
@@ -184,19 +172,6 @@ def use_spark(
 def ui_address(session: SparkSession) -> str | None:
     """The address of Spark's web pages, if they are served."""
     return session.sparkContext.uiWebUrl
-
-
-def active_stages(session: SparkSession) -> list[Stage]:
-    """The stages that Spark works on now, oldest first; can be called from any thread."""
-    context = session.sparkContext._jsc.sc()
-    running = context.statusStore().activeStages()
-    stages = []
-    for index in range(running.size()):
-        stage = running.apply(index)
-        described = stage.description()
-        name = described.get() if described.isDefined() else stage.name()
-        stages.append((stage.stageId(), Stage(name, stage.numCompleteTasks(), stage.numTasks())))
-    return [stage for _, stage in sorted(stages, key=lambda pair: pair[0])]
 
 
 def spark_message(error: BaseException) -> str:
@@ -266,6 +241,8 @@ def _default_settings(master: str, name: str) -> dict[str, str]:
         settings |= {
             "spark.driver.host": _LOOPBACK,
             "spark.driver.bindAddress": _LOOPBACK,
+            # Running tasks report their rows at heartbeats, which cost nothing here.
+            "spark.executor.heartbeatInterval": "1s",
             "spark.sql.shuffle.partitions": str(max(2 * cores, 4)),
         }
     if master.startswith("local["):

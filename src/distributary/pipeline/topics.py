@@ -28,7 +28,8 @@ from distributary.pipeline.folders import fill_folder
 from distributary.pipeline.ingest import TimeWindow
 from distributary.pipeline.inputs import prepare_inputs
 from distributary.pipeline.job import Job
-from distributary.pipeline.writing import say, write_arrow, write_json
+from distributary.pipeline.steps import say
+from distributary.pipeline.writing import write_arrow, write_json
 from distributary.planning import Request
 from distributary.planning.topics import Planner, Proposal, proposals
 
@@ -85,10 +86,12 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
         _check_size(interest)
         clustering = _build_clustering(interest, present)
         found = proposals(interest, rates, clustering, job.budget, job.planner)
+        say(spark, "writing the proposals")
         _write_proposals(found, interest, folder)
         document = {**told, **_describe_proposals(found, interest, rates, clustering, job)}
         shutil.rmtree(stage, ignore_errors=True)
         write_json(folder / MANIFEST, document)
+    say(spark, None)
     return document
 
 

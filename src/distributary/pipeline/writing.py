@@ -10,13 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F  # noqa: N812
 
 __all__ = [
     "count_rows",
     "read_back",
-    "say",
     "sort_parts",
     "stage_frame",
     "tidy",
@@ -26,11 +25,6 @@ __all__ = [
 ]
 
 _ROWS_PER_FILE = 2_000_000
-
-
-def say(spark: SparkSession, step: str) -> None:
-    """Describe the next jobs to Spark, for its progress bar."""
-    spark.sparkContext.setJobDescription(step)
 
 
 def stage_frame(frame: DataFrame, path: Path) -> DataFrame:
