@@ -112,6 +112,13 @@ def manifest() -> dict[str, Any]:
             "stop": 0,
             "receivers": 19,
         },
+        "stages": {
+            "seconds": 8.0,
+            "steps": [
+                {"step": "reading the publications", "seconds": 6.0, "share": 0.75, "rows": 5_060},
+                {"step": "other", "seconds": 2.0, "share": 0.25, "rows": None},
+            ],
+        },
         "command": "distributary pipeline logs --groups 16",
     }
 
@@ -257,6 +264,12 @@ def test_rows_of_each_log_are_shown_adding_up() -> None:
     text = text_of()
     assert "Subscriptions99,996rows read = 98,765 used + 0 duplicates + 1,231 quarantined" in text
     assert "Publications5,060rows read = 5,000 used + 43 duplicates + 17 quarantined" in text
+
+
+def test_the_page_says_where_the_time_went() -> None:
+    text = text_of()
+    assert "reading the publications6 s75.0 %5,060" in text.replace("\u202f", " ")
+    assert "other2 s25.0 %–" in text.replace("\u202f", " ")
 
 
 def test_headline_is_the_one_of_the_plans_own_page() -> None:

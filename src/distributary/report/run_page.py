@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from distributary import __version__
 from distributary.extras import require
-from distributary.report.rendering import PageTable, Tile, render_page
+from distributary.report.rendering import PageTable, Tile, draw_bar, render_page
 from distributary.report.run_facts import (
     Facts,
     get_amount,
@@ -78,6 +78,7 @@ def render_run(
         aside=_aside(manifest),
         changes=_changes(manifest.get("diff")),
         facts=_facts(manifest),
+        stages=_tabulate_stages(get_part(manifest, "stages")),
         command=_command(manifest),
     )
 
@@ -266,6 +267,25 @@ def _facts(manifest: Facts) -> dict[str, str]:
         "driver’s memory for planning, about": show_bytes(plan.get("driver_need")),
     }
     return {key: str(value) for key, value in facts.items() if value is not None}
+
+
+def _tabulate_stages(stages: Facts) -> PageTable | None:
+    """Tabulate where the time went; None if it was not measured."""
+    steps = stages.get("steps")
+    if not steps:
+        return None
+    return PageTable(
+        ["step", "time", "share of the run", "rows read"],
+        [
+            [
+                str(step.get("step", "–")),
+                seconds(step.get("seconds")),
+                draw_bar(share := step.get("share") or 0.0, percent(share)),
+                show_count(step.get("rows")),
+            ]
+            for step in steps
+        ],
+    )
 
 
 def _command(manifest: Facts) -> str:
