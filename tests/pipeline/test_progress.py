@@ -165,7 +165,7 @@ def test_the_parts_add_up_to_the_whole(
     whole = sum(seconds for _, seconds, _ in taken)
     assert summary.seconds == pytest.approx(whole)
     assert sum(step.seconds for step in summary.steps) == pytest.approx(whole)
-    if whole:
+    if summary.seconds:  # the clock may not show what is very short
         assert sum(step.share for step in summary.steps) == pytest.approx(1)
     assert {step.name: step.rows or 0 for step in summary.steps if step.name != OTHER} == {
         name: read for name, read in rows.items() if name is not None
