@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -92,3 +94,31 @@ def test_a_full_disk_ends_the_events_and_not_the_run(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == (
         "warning: /dev/full: no more events are written: No space left on device\n"
     )
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_events_on_stdout_do_not_overwrite_what_else_is_printed(
+    capfd: pytest.CaptureFixture[str], number: int
+) -> None:
+    os.write(number, b"before\n")
+    with show_run(View(Path(f"/dev/fd/{number}"))):
+        os.write(number, b"between\n")
+    os.write(number, b"after\n")
+    lines = capfd.readouterr()[number - 1].splitlines()
+    assert [line if line[0] != "{" else json.loads(line)["event"] for line in lines] == [
+        *("before", "started", "between", "finished", "after"),
+    ]
+
+
+def test_a_program_can_follow_through_a_named_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    got: list[str] = []
+    reader = Thread(target=lambda: got.extend(path.read_text(encoding="utf-8").splitlines()))
+    reader.start()
+    with show_run(View(path)) as shown:
+        shown.watch.begin("reading")
+    reader.join()
+    assert [json.loads(line)["event"] for line in got] == [
+        *("started", "progress", "step", "finished"),
+    ]

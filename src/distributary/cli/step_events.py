@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,7 +38,7 @@ class StepEvents:
         self._path, self._clock, self._calendar = path, clock, calendar
         self._last = 0.0
         try:
-            self._file: TextIO | None = path.open("w", encoding="utf-8", newline="\n")
+            self._file: TextIO | None = _open(path)
         except OSError as error:
             raise InputError(
                 f"cannot write the events: {error.strerror}",
@@ -99,3 +100,15 @@ class StepEvents:
                 self._file.close()
             self._file = None
             warn(f"{self._path}: no more events are written: {error.strerror}")
+
+
+def _open(path: Path) -> TextIO:
+    """Open the file for writing; where it is stdout or stderr, the events share its position.
+
+    Opened anew, a redirected stdout would be emptied, and the results written over the events.
+    """
+    for standard in (1, 2):
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(standard), path.stat()):
+                return os.fdopen(os.dup(standard), "w", encoding="utf-8", newline="\n")
+    return path.open("w", encoding="utf-8", newline="\n")
