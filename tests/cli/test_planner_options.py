@@ -38,6 +38,27 @@ def test_every_command_that_plans_takes_the_options_of_the_planner(name: str) ->
     assert {field.name for group in groups for field in fields(group)} <= taken
 
 
+def describe_options(name: str) -> dict[str, tuple[Any, ...]]:
+    """What a command says of the options of the planner: names, limits, default, help and panel."""
+    command, _ = COMMANDS[name]
+    shared = {field.name for field in fields(PlannerOptions)}
+    context = command.make_context(name, [], resilient_parsing=True)
+    return {
+        each.name: (
+            *(each.opts, each.required, each.default),
+            *(each.get_help_record(context), each.rich_help_panel),
+        )
+        for each in command.params
+        if each.name in shared
+    }
+
+
+@pytest.mark.parametrize("name", ["pipeline run", "pipeline stream"])
+def test_the_pipeline_takes_the_options_of_plan_unchanged(name: str) -> None:
+    assert len(describe_options("plan")) == len(fields(PlannerOptions))
+    assert describe_options(name) == describe_options("plan")
+
+
 def test_terms_are_read_from_options_and_tables(cli: CommandLine) -> None:
     options = TermOptions(
         limits=str(cli.write("own.toml", "[groups]\nrate = 8\n[receivers]\ngroups = 3\n")),

@@ -65,9 +65,6 @@ class LogFolders:
 class FollowingOptions(PlannerOptions):
     """How the first plan is made, and when it changes."""
 
-    budget: Annotated[
-        Seconds, duration_option("How long to search for the first plan, as in `plan`.", SEARCH)
-    ] = Seconds("30s")
     drift: Annotated[
         Share,
         share_option(
