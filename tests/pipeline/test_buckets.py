@@ -30,9 +30,9 @@ TIMES = st.integers(-2, 2) | st.sampled_from([-(2**52), 2**52])
 ACTION_ROWS = st.fixed_dictionaries(
     {
         "key": KEYS,
-        "receiver": NAMES,
-        "flow": NAMES,
-        "ts": TIMES,
+        "receiver": st.sampled_from(["", "ü"]),
+        "flow": st.sampled_from(["a", "\x00"]),
+        "ts": st.sampled_from([0, 0, 0, 1, -(2**52), 2**52]),
         "on": st.booleans(),
         "file": st.none() | st.sampled_from(["a", "b", "ü"]),
         "block": st.none() | st.integers(0, 1),
