@@ -68,7 +68,11 @@ def stream_state() -> Section:
         f"{_exponent(list(BATCHES), [one.median(size) for size in BATCHES]):.2f} at {pairs:,} pairs"
         for pairs, one in found.items()
     )
-    largest = found[STATES[-1]].sizes
+    sizes = "; ".join(
+        f"{one.sizes['pairs']:,} pairs as {one.sizes['stored']:,} rows in {one.sizes['files']} "
+        f"files with {_shown_bytes(one.sizes['bytes'])}"
+        for one in found.values()
+    )
     return Section(
         "The state of a stream",
         "Batches of subscriptions on a state of so many pairs of receiver and flow: each row is "
@@ -80,10 +84,8 @@ def stream_state() -> Section:
         ["pairs", "rows", "median", "worst", "driver writes", "former way"],
         rows,
         f"Exponent of the median in the state's size: {by_state}; in the batch's size: {by_rows} "
-        "(a batch has a fixed cost, mostly that of Spark's jobs). After all batches, "
-        f"{largest['pairs']:,} pairs are stored in {largest['files']} files with "
-        f"{largest['stored']:,} rows and {_shown_bytes(largest['bytes'])}. The load of the machine "
-        f"was {load:.1f} before.",
+        f"(a batch has a fixed cost, mostly that of Spark's jobs). Stored after all batches: "
+        f"{sizes}. {_shown_load(load)}",
     )
 
 
@@ -130,6 +132,13 @@ def _shown_bytes(amount: float) -> str:
     return f"{amount / 1e6:.3g} MB"
 
 
+def _shown_load(before: float) -> str:
+    """The load of the machine, of which a benchmark by itself makes about two."""
+    return (
+        f"The load of the machine was {before:.1f} before and {os.getloadavg()[0]:.1f} at the end."
+    )
+
+
 def _exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
@@ -172,8 +181,7 @@ def stream_latency() -> Section:
                 f"{lines[-1]['version']}",
             ]
         ],
-        f"All {rows:,} rows were used, or counted as duplicates. The load of the machine was "
-        f"{load:.1f} before.",
+        f"All {rows:,} rows were used, or counted as duplicates. {_shown_load(load)}",
     )
 
 
