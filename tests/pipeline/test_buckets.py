@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distributary.errors import InputError
 from distributary.pipeline import buckets
 from distributary.pipeline.buckets import BucketTable, TableFiles, TableKind
 from distributary.pipeline.kept_tables import ACTIONS, IDS, SLOTS, keep_last_actions
@@ -231,3 +233,20 @@ def test_expired_files_go_without_being_read(tmp_path: Path) -> None:
     (tmp_path / table.stored.files[0].path).unlink()
     (table,) = table.compact(1, tmp_path, horizon=2)
     assert read(table) == [rows[1]]
+
+
+@pytest.mark.parametrize("damage", ["emptied", "cut", "one bit of a key"])
+def test_a_damaged_file_is_named_in_one_line(damage: str, tmp_path: Path) -> None:
+    table = fill(ACTIONS, tmp_path, [spread_rows(count(), 6)], None)
+    path = table.paths[-1]
+    stored = bytearray(path.read_bytes())
+    if damage == "one bit of a key":
+        keys = pq.read_metadata(path).row_group(0).column(0)
+        stored[keys.data_page_offset + keys.total_compressed_size - 1] ^= 1
+    path.write_bytes({"emptied": b"", "cut": stored[:-9]}.get(damage, stored))
+    with pytest.raises(InputError) as caught:
+        read(table)
+    line = str(caught.value)
+    assert line.startswith(f"{path}: cannot be read")
+    assert "restore" in line
+    assert "\n" not in line

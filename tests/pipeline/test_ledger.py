@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from distributary.pipeline.buckets import BucketFile, TableFiles
-from distributary.pipeline.ledger import Ledger, LedgerState
+from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
 
 BATCHES = 4
 
@@ -104,3 +105,13 @@ def test_every_line_of_the_history_is_there_once(tmp_path: Path) -> None:
     write_batches(tmp_path / "out")
     lines = (tmp_path / "out" / "drift.jsonl").read_text().splitlines()
     assert [json.loads(line)["batch"] for line in lines] == list(range(BATCHES))
+
+
+def test_a_missing_file_of_the_state_is_named(tmp_path: Path) -> None:
+    state = write_batches(tmp_path / "out")
+    lost = sorted(state.paths)[0]
+    (tmp_path / "out" / "state" / lost).unlink()
+    before = (tmp_path / "out" / "state.json").read_bytes()
+    with pytest.raises(LedgerError, match=f"state/{re.escape(lost)} is missing"):
+        write_batches(tmp_path / "out")
+    assert (tmp_path / "out" / "state.json").read_bytes() == before

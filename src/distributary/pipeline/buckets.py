@@ -29,6 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distributary.files.faults import report_arrow_faults
+
 __all__ = ["BUCKETS", "BucketFile", "BucketTable", "Merge", "TableFiles", "TableKind"]
 
 BUCKETS = 1 << 16
@@ -38,6 +40,7 @@ SLICE_ROWS = 1 << 16
 READ_ROWS = 1 << 19
 _ROW_GROUP = 1 << 13
 _SHIFT = 48
+_REMEDY = "restore the stream's folder from a copy, or start over in another folder"
 
 Longs = npt.NDArray[np.int64]
 
@@ -248,6 +251,7 @@ class BucketTable:
             row_group_size=_ROW_GROUP,
             use_dictionary=list(self.kind.names),
             write_statistics=["key"],
+            write_page_checksum=True,
         )
         newest = None
         if self.kind.expiry is not None:
@@ -266,7 +270,11 @@ class BucketTable:
         if first >= end:
             return self.kind.schema.empty_table()
         low, high = _first_key(first), _first_key(end) - 1
-        with pq.ParquetFile(self.root / file.path) as stored:
+        path = self.root / file.path
+        with (
+            report_arrow_faults(path, "cannot be read", _REMEDY),
+            pq.ParquetFile(path, page_checksum_verification=True) as stored,
+        ):
             groups = []
             for number in range(stored.metadata.num_row_groups):
                 bounds = stored.metadata.row_group(number).column(0).statistics

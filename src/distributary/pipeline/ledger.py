@@ -115,6 +115,7 @@ class Ledger:
                 ) from None
             self.state = self._read_state()
             self._check_checkpoint()
+            self._check_files()
             self.settle()
             yield self
 
@@ -250,6 +251,17 @@ class Ledger:
                 self.out,
                 f"{STATE} and checkpoint are not of one stream",
                 "restore both, or name another folder for --out and start over",
+            )
+
+    def _check_files(self) -> None:
+        """Check that all files of the state are there; reading them checks the rest."""
+        missing = sorted(path for path in self.state.paths if not (self.root / path).exists())
+        if missing:
+            more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
+            raise LedgerError(
+                self.out,
+                f"state/{missing[0]}{more} is missing, which {STATE} names",
+                "restore the folder from a copy, or name another one for --out and start over",
             )
 
 
