@@ -84,6 +84,7 @@ class BatchSteps:
         self.failure: BaseException | None = None
         self._spark, self._job, self._ledger = spark, job, ledger
         self._hooks, self._kept = hooks, KeptState(job, ledger, hooks.step)
+        self._shapes = job.shapes.without_guessing()
         self._committing, self._ended = Lock(), False
 
     def run(self, batch: DataFrame, number: int) -> None:
@@ -138,7 +139,8 @@ class BatchSteps:
             return ACTIONS.schema.empty_table(), state
         self._say("reading the subscriptions")
         window = TimeWindow(until=self._hooks.clock() + AHEAD)
-        logs = [read_subscriptions(self._spark, one, window) for one in part.sources]
+        shape = self._shapes.subscriptions
+        logs = [read_subscriptions(self._spark, one, window, shape=shape) for one in part.sources]
         digest = action_digest(_union([log.rows.drop("raw", "id") for log in logs])).withColumns(
             {"key": F.xxhash64("receiver", "flow"), "ts": F.unix_micros("ts")}
         )
@@ -182,7 +184,8 @@ class BatchSteps:
         if state.latest is not None:
             watermark = to_time(state.latest) - self._job.late
         window = TimeWindow(since=watermark, until=self._hooks.clock() + AHEAD)
-        logs = [read_publications(self._spark, one, window) for one in part.sources]
+        shape = self._shapes.publications
+        logs = [read_publications(self._spark, one, window, shape=shape) for one in part.sources]
         logs = [_mark_late(log, watermark) for log in logs]
         stored = self._ledger.table(IDS)
         if stored.paths and any(log.identified for log in logs):

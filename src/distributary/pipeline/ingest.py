@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -31,8 +31,10 @@ from pyspark.sql.types import IntegralType, StringType, StructType
 from pyspark.sql.window import Window as Over
 
 from distributary.errors import DistributaryError
+from distributary.pipeline.moments import is_number
 from distributary.pipeline.opening import LogColumns, OpenedLog, open_log
 from distributary.pipeline.schemas import SUBSCRIBE, UNSUBSCRIBE, quote_name
+from distributary.pipeline.shapes import AS_DOCUMENTED, LOG_COLUMNS, LogShape, TimeUnit
 from distributary.pipeline.sources import Source, report_read_faults
 
 __all__ = [
@@ -53,6 +55,11 @@ __all__ = [
 ]
 
 
+SUBSCRIPTION_COLUMNS: Final = LogColumns(LOG_COLUMNS["subscriptions"])
+PUBLICATION_COLUMNS: Final = LogColumns(("ts", "flow"), ("size", "id"))
+FILTER_COLUMNS: Final = LogColumns(LOG_COLUMNS["filters"])
+
+
 class Reason(StrEnum):
     """Why a row cannot be used; if several apply, the first in this order."""
 
@@ -62,11 +69,25 @@ class Reason(StrEnum):
     NO_FILTER = "no filter"
     ACTION = "unknown action"
     NO_TS = "no ts"
+    YEAR_S = "ts outside 1990 to 2100, but not in seconds: --time-unit s"
+    YEAR_MS = "ts outside 1990 to 2100, but not in milliseconds: --time-unit ms"
+    YEAR_US = "ts outside 1990 to 2100, but not in microseconds: --time-unit us"
+    YEAR_NS = "ts outside 1990 to 2100, but not in nanoseconds: --time-unit ns"
+    YEAR = "ts outside 1990 to 2100 in every unit"
+    UNIT = "ts is a number: name its unit with --time-unit"
     TS = "ts is not a time"
     OUTSIDE = "ts outside the window"
     SIZE = "size is not a whole number >= 0"
     ATTRIBUTE = "attribute of the wrong type"
     LATE = "late"  # in a stream: older than the watermark
+
+
+_FITTING: Final[Mapping[TimeUnit, Reason]] = {
+    "s": Reason.YEAR_S,
+    "ms": Reason.YEAR_MS,
+    "us": Reason.YEAR_US,
+    "ns": Reason.YEAR_NS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,22 +194,24 @@ class CountError(DistributaryError):
 
 
 def read_subscriptions(
-    spark: SparkSession, source: str | Source, window: TimeWindow | None = None
+    spark: SparkSession,
+    source: str | Source,
+    window: TimeWindow | None = None,
+    *,
+    shape: LogShape = AS_DOCUMENTED,
 ) -> Log:
     """Read the subscription log; subscriptions made before the window still stand."""
-    log = open_log(spark, "subscriptions", source, LogColumns(("ts", "receiver", "flow", "action")))
+    log = open_log(spark, "subscriptions", source, SUBSCRIPTION_COLUMNS, shape)
     until = TimeWindow(until=window.until) if window else TimeWindow()
+    action, unknown = _read_actions(shape)
     faults = [
         (_is_blank("receiver"), Reason.NO_RECEIVER),
         (_is_blank("flow"), Reason.NO_FLOW),
-        (
-            F.coalesce(~F.col("action").isin(SUBSCRIBE, UNSUBSCRIBE), F.lit(True)),
-            Reason.ACTION,
-        ),
+        *unknown,
         *_find_time_faults(log, until),
     ]
     return _judge_rows(
-        log, faults, {"ts": _parse_time(log), "receiver": None, "flow": None, "action": None}
+        log, faults, {"ts": _parse_time(log), "receiver": None, "flow": None, "action": action}
     )
 
 
@@ -197,10 +220,12 @@ def read_publications(
     source: str | Source,
     window: TimeWindow | None = None,
     attributes: StructType | Literal["all"] | None = None,
+    *,
+    shape: LogShape = AS_DOCUMENTED,
 ) -> Log:
     """Read the publication log; rows outside the window are bad. `attributes`: see `LogColumns`."""
-    columns = LogColumns(("ts", "flow"), ("size", "id"), attributes)
-    log = open_log(spark, "publications", source, columns)
+    columns = replace(PUBLICATION_COLUMNS, attributes=attributes)
+    log = open_log(spark, "publications", source, columns, shape)
     kept = _cast_attributes(log)
     wrong = [F.col(quote_name(name)).isNotNull() & value.isNull() for name, value in kept.items()]
     size = _parse_whole(log, "size")
@@ -214,9 +239,11 @@ def read_publications(
     return _judge_rows(log, faults, typed, identified="id" in log.given)
 
 
-def read_filters(spark: SparkSession, source: str) -> Log:
+def read_filters(
+    spark: SparkSession, source: str | Source, *, shape: LogShape = AS_DOCUMENTED
+) -> Log:
     """The filters as text; whether each is one is for `content` to say."""
-    log = open_log(spark, "filters", source, LogColumns(("receiver", "filter")))
+    log = open_log(spark, "filters", source, FILTER_COLUMNS, shape)
     faults = [
         (_is_blank("receiver"), Reason.NO_RECEIVER),
         (_is_blank("filter"), Reason.NO_FILTER),
@@ -260,28 +287,45 @@ def check_sum(log: str, read: int, counts: RowCounts, written: int) -> None:
 
 # --- judging -------------------------------------------------------------------------------------
 
-_ISO = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?( ?(Z|[+-]\d\d(:?\d\d)?))?)?$"
-
 
 def _is_blank(name: str) -> Column:
     return F.coalesce(F.col(name) == "", F.lit(True))
 
 
+def _read_actions(shape: LogShape) -> tuple[Column | None, list[tuple[Column, Reason]]]:
+    """The action in our words (None: the column as it is), and which rows have an unknown one."""
+    if not shape.path_of("action"):
+        return F.lit(SUBSCRIBE), []
+    words = (*shape.subscribe, *shape.unsubscribe)
+    unknown = F.coalesce(~F.col("action").isin(*words), F.lit(True))
+    if words == (SUBSCRIBE, UNSUBSCRIBE):
+        return None, [(unknown, Reason.ACTION)]
+    joins = F.col("action").isin(*shape.subscribe)
+    action = F.when(joins, SUBSCRIBE).when(~unknown, UNSUBSCRIBE).otherwise(F.col("action"))
+    return action, [(unknown, Reason.ACTION)]
+
+
 def _parse_time(log: OpenedLog) -> Column:
-    kind = log.types["ts"]
-    if isinstance(kind, StringType):
-        return _parse_text_time(F.col("ts"))
-    return F.col("ts").cast("timestamp")
+    if log.clock is None:  # all of it was so from the beginning
+        return F.timestamp_micros(F.lit(0))
+    return log.clock.parse(F.col("ts"))
 
 
 def _find_time_faults(log: OpenedLog, window: TimeWindow) -> list[tuple[Column, Reason]]:
+    if log.clock is None:
+        return []
     ts = _parse_time(log)
     faults = [(F.col("ts").isNull(), Reason.NO_TS)]
-    if isinstance(log.types["ts"], StringType):
-        faults = [
-            (F.coalesce(F.trim("ts") == "", F.lit(True)), Reason.NO_TS),
-            (ts.isNull(), Reason.TS),
-        ]
+    if isinstance(log.clock.kind, StringType):
+        faults = [(F.coalesce(F.trim("ts") == "", F.lit(True)), Reason.NO_TS)]
+    outside = log.clock.is_outside(F.col("ts"))
+    if outside is not None:
+        faults += [(fits, _FITTING[unit]) for unit, fits in log.clock.list_others(F.col("ts"))]
+        faults.append((outside, Reason.YEAR))
+    if isinstance(log.clock.kind, StringType) and not log.shape.guess and outside is None:
+        faults.append((ts.isNull() & is_number(F.col("ts"), log.clock.kind), Reason.UNIT))
+    if isinstance(log.clock.kind, StringType) or outside is not None:
+        faults.append((ts.isNull(), Reason.TS))
     if window.since is not None:
         faults.append((ts < F.lit(_assume_utc(window.since)), Reason.OUTSIDE))
     if window.until is not None:
@@ -336,14 +380,6 @@ def _judge_rows(
     if identified:
         rows = mark_copies(rows)
     return Log(log.name, log.source, rows, tuple(columns), log.lines, identified)
-
-
-def _parse_text_time(text: Column) -> Column:
-    """An ISO 8601 time, in UTC if it names no zone; null if the text is not a time."""
-    trimmed = F.trim(text)
-    zoned = F.regexp_replace(trimmed, r"([+-]\d\d)(\d\d)$", "$1:$2")
-    whole = F.when(trimmed.rlike(r":.*[+-]\d{4}$"), zoned).otherwise(trimmed)
-    return F.when(trimmed.rlike(_ISO), whole.try_cast("timestamp"))
 
 
 def _assume_utc(moment: datetime) -> datetime:

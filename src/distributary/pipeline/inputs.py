@@ -61,11 +61,17 @@ def prepare_inputs(spark: SparkSession, job: Job, folder: Path, stage: Path) -> 
     """Read the logs of a job and write its interest, rates and quarantine into `folder`."""
     say(spark, "opening the logs")
     publications = read_publications(
-        spark, job.publications, job.window, "all" if job.filters else None
+        spark,
+        job.publications,
+        job.window,
+        "all" if job.filters else None,
+        shape=job.shapes.publications,
     )
     if job.filters is not None:
         return _prepare_content(spark, job, publications, folder, stage)
-    subscriptions = read_subscriptions(spark, str(job.subscriptions), job.window)
+    subscriptions = read_subscriptions(
+        spark, str(job.subscriptions), job.window, shape=job.shapes.subscriptions
+    )
 
     say(spark, "reading the subscriptions")
     with report_read_faults(subscriptions.source.path):
@@ -112,7 +118,7 @@ def _prepare_content(
     spark: SparkSession, job: Job, publications: Log, folder: Path, stage: Path
 ) -> Inputs:
     """Make flows of the sets of filters that events match; the filters' owners want them."""
-    filters = read_filters(spark, str(job.filters))
+    filters = read_filters(spark, str(job.filters), shape=job.shapes.filters)
     say(spark, "matching the filters")
     with report_read_faults(publications.source.path):
         content = content_flows(publications.valid, filters.valid, max_flows=job.max_flows)

@@ -12,6 +12,7 @@ import numpy as np
 from distributary.cost import Evaluation
 from distributary.model import Demand, Plan, Previous, Unit
 from distributary.pipeline.ingest import TimeWindow
+from distributary.pipeline.shapes import LogShapes
 from distributary.pipeline.times import to_micros
 from distributary.planning import Request
 
@@ -30,7 +31,7 @@ class Job:
 
     Interest comes from either `subscriptions` or `filters`. `previous` is the plan to compare with,
     and to start from if the moves are limited; by default the plan in `out`, if there is one.
-    `count` is what rates, costs and caps count.
+    `shapes` says how the logs are written. `count` is what rates, costs and caps count.
     """
 
     out: Path
@@ -38,6 +39,7 @@ class Job:
     request: Request
     subscriptions: str | None = None
     filters: str | None = None
+    shapes: LogShapes = field(default_factory=LogShapes)
     window: TimeWindow = field(default_factory=TimeWindow)
     rate_half_life: timedelta | None = None
     presence_half_life: timedelta | None = None
@@ -73,6 +75,7 @@ class StreamJob:
     subscriptions: str
     publications: str
     request: Request
+    shapes: LogShapes = field(default_factory=LogShapes)
     trigger: timedelta = timedelta(seconds=10)
     rate_window: timedelta = timedelta(hours=1)
     late: timedelta = timedelta(minutes=10)

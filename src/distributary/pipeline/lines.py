@@ -18,7 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.files.csv_records import FIELD, OPEN_LINE, RECORD, csv_records
 
-__all__ = ["csv_cells_of", "csv_lines", "has_open_lines", "text_lines"]
+__all__ = [
+    "csv_cells_of",
+    "csv_lines",
+    "drop_headers",
+    "has_open_lines",
+    "restore_line_ends",
+    "text_lines",
+]
 
 _BOM = "\ufeff"
 _RECORDS_AT_ONCE = 10_000
@@ -52,6 +59,11 @@ def csv_lines(
     With `joined`, lines are joined into records; otherwise each line is a record.
     """
     lines = _join_lines(spark, files, width) if joined else text_lines(spark, files)
+    return drop_headers(lines, header)
+
+
+def drop_headers(lines: DataFrame, header: str) -> DataFrame:
+    """The lines without blank ones, and without those that repeat the header."""
     named = F.ltrim(F.rtrim(F.col("value"), F.lit("\r")), F.lit(_BOM)) == header
     return lines.where((F.trim("value") != "") & ~named)
 
@@ -88,13 +100,13 @@ def _join_batches(batches: Iterator[Any], width: int) -> Iterator[Any]:
     """Batches of records from batches of lines that are sorted by file and position."""
     lines = (line for batch in batches for line in batch.to_pylist())
     for file, own in groupby(lines, key=lambda line: line["position"]["file"]):
-        records = enumerate(csv_records(_restore_line_ends(line["value"] for line in own), width))
+        records = enumerate(csv_records(restore_line_ends(line["value"] for line in own), width))
         next(records, None)  # the header
         while some := list(islice(records, _RECORDS_AT_ONCE)):
             yield _to_batch(file, some)
 
 
-def _restore_line_ends(lines: Iterator[bytes]) -> Iterator[str]:
+def restore_line_ends(lines: Iterator[bytes]) -> Iterator[str]:
     """Lines as text with their ends; a carriage return ends a line as well."""
     for number, line in enumerate(lines):
         text = line.decode("utf-8", "surrogateescape") + "\n"

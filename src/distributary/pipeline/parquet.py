@@ -28,25 +28,30 @@ _TIMES = (TimestampType(), TimestampNTZType())
 
 
 def read_parquet(
-    spark: SparkSession, source: Source, times: Sequence[str] | None = None
+    spark: SparkSession,
+    source: Source,
+    times: Sequence[str] | None = None,
+    *,
+    keep_local: bool = False,
 ) -> DataFrame:
     """The rows of the files, with the position of each in the column `PLACE`.
 
     `times` are the columns that may hold times, by default all: if one seems to hold whole numbers,
-    the footers are read.
+    the footers are read. With `keep_local`, nanoseconds without a zone are times without one;
+    otherwise they are in UTC.
     """
     try:
         table = _read(spark, source.files)
     except (PySparkException, Py4JError) as error:
         if "CANNOT_MERGE" not in full_message(error):
             raise
-        found = _read_by_unit(spark, source)
+        found = _read_by_unit(spark, source, keep_local)
         if found is None:
             raise _type_conflict(spark, source) from error
         return found
     whole = {one.name for one in table.schema if isinstance(one.dataType, LongType)}
     if whole and (times is None or not whole.isdisjoint(times)):
-        found = _read_by_unit(spark, source)
+        found = _read_by_unit(spark, source, keep_local)
         return table if found is None else found
     return table
 
@@ -66,15 +71,18 @@ def _read(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     )
 
 
-def _read_by_unit(spark: SparkSession, source: Source) -> DataFrame | None:
+def _read_by_unit(spark: SparkSession, source: Source, keep_local: bool) -> DataFrame | None:
     """Read the files grouped by their nanosecond columns; None if no file has any."""
-    groups: dict[frozenset[str], list[str]] = {}
+    groups: dict[frozenset[tuple[str, bool]], list[str]] = {}
     for file in source.files:
         groups.setdefault(_nanosecond_columns(spark, file), []).append(file)
     if not frozenset().union(*groups):
         return None
     try:
-        parts = [_convert_times(_read(spark, files), names) for names, files in groups.items()]
+        parts = [
+            _convert_times(_read(spark, files), names, keep_local)
+            for names, files in groups.items()
+        ]
     except (PySparkException, Py4JError) as error:
         if "CANNOT_MERGE" not in full_message(error):
             raise
@@ -85,8 +93,8 @@ def _read_by_unit(spark: SparkSession, source: Source) -> DataFrame | None:
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
 
 
-def _nanosecond_columns(spark: SparkSession, file: str) -> frozenset[str]:
-    """The columns that hold times in nanoseconds, by the file's footer."""
+def _nanosecond_columns(spark: SparkSession, file: str) -> frozenset[tuple[str, bool]]:
+    """The columns that hold times in nanoseconds, by the file's footer; whether in UTC."""
     jvm: Any = spark.sparkContext._jvm
     path, _ = hadoop_path(spark, file)
     configuration = spark.sparkContext._jsc.hadoopConfiguration()
@@ -97,20 +105,23 @@ def _nanosecond_columns(spark: SparkSession, file: str) -> frozenset[str]:
     try:
         fields = reader.getFileMetaData().getSchema().getFields()
         return frozenset(
-            str(one.getName())
+            (str(one.getName()), "true" in kind)
             for one in fields
-            if "TIMESTAMP(NANOS" in str(one.getLogicalTypeAnnotation())
+            if "TIMESTAMP(NANOS" in (kind := str(one.getLogicalTypeAnnotation()))
         )
     finally:
         reader.close()
 
 
-def _convert_times(table: DataFrame, names: frozenset[str]) -> DataFrame:
+def _convert_times(
+    table: DataFrame, names: frozenset[tuple[str, bool]], keep_local: bool = False
+) -> DataFrame:
     """The table with nanoseconds converted to times, rounded down also before 1970."""
     columns = {}
-    for name in names:
+    for name, in_utc in names:
         value = quote_name(name)
-        columns[name] = F.expr(f"timestamp_micros(({value} - pmod({value}, 1000)) div 1000)")
+        time = F.expr(f"timestamp_micros(({value} - pmod({value}, 1000)) div 1000)")
+        columns[name] = time.cast("timestamp_ntz") if keep_local and not in_utc else time
     return table.withColumns(columns) if columns else table
 
 

@@ -60,6 +60,7 @@ from distributary.pipeline.rates import (
 )
 from distributary.pipeline.replay import activity, references, replay
 from distributary.pipeline.restarts import cheapest_seed
+from distributary.pipeline.shapes import AS_DOCUMENTED, LogShape
 from distributary.pipeline.sources import report_read_faults
 from distributary.pipeline.steps import StepWatch, say
 from distributary.pipeline.tables import (
@@ -114,11 +115,12 @@ def replay_plan(
     interest: str,
     window: TimeWindow,
     out: Path | None = None,
+    shape: LogShape = AS_DOCUMENTED,
 ) -> dict[str, Any]:
     """Replay a log under an existing plan; the tables are written to `out`, if given."""
     read_previous(plan_folder)
     with _clear_session(spark):
-        return _replay_plan(spark, plan_folder, publications, interest, window, out)
+        return _replay_plan(spark, plan_folder, publications, interest, window, out, shape)
 
 
 def _replay_plan(
@@ -128,12 +130,13 @@ def _replay_plan(
     interest: str,
     window: TimeWindow,
     out: Path | None,
+    shape: LogShape,
 ) -> dict[str, Any]:
     say(spark, "reading the interest")
     tables = read_plan_tables(spark, plan_folder)
     wanted = read_interest_table(spark, interest).persist()
     say(spark, "reading the publications")
-    log = read_publications(spark, publications, window)
+    log = read_publications(spark, publications, window, shape=shape)
     with report_read_faults(log.source.path):
         counts = publication_counts(publication_digest(log.rows).persist())
         say(spark, "replaying the log")

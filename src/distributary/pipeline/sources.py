@@ -48,7 +48,8 @@ _UNREADABLE = (
 class Source:
     """Where a log is: files of one format, or a table by name (then `files` is empty).
 
-    JSON lines that do not come from files are in `lines`: value, position.
+    Rows that are not read from there are in `lines`: of Kafka, or a sample. Text has the columns
+    value and position, as a line of its file; a table has its own.
     """
 
     path: str

@@ -28,6 +28,7 @@ from distributary.pipeline.folders import fill_folder
 from distributary.pipeline.ingest import TimeWindow
 from distributary.pipeline.inputs import prepare_inputs
 from distributary.pipeline.job import Job
+from distributary.pipeline.shapes import LogShapes
 from distributary.pipeline.steps import say
 from distributary.pipeline.writing import write_arrow, write_json
 from distributary.planning import Request
@@ -64,6 +65,7 @@ class TopicJob:
     window: TimeWindow = field(default_factory=TimeWindow)
     max_bad: float = 1.0
     planner: Planner = field(default_factory=Planner)
+    shapes: LogShapes = field(default_factory=LogShapes)
 
 
 def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
@@ -75,6 +77,7 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
         subscriptions=job.subscriptions,
         window=job.window,
         max_bad=job.max_bad,
+        shapes=job.shapes,
     )
     present = _read_clusters(job.clusters)  # first, as what is wrong with them is soon found
     with fill_folder(spark, job.out, _is_ours, "proposals") as folder:
