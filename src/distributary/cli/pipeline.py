@@ -12,6 +12,7 @@ import typer
 
 from distributary import planning
 from distributary.cli.console import notes, print_json, results
+from distributary.cli.log_shapes import ShapeOptions
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
@@ -60,7 +61,7 @@ app.command("topics")(pipeline_topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
+class LogOptions(ShapeOptions):
     """The logs to plan from, and how they are read."""
 
     publications: Publications
@@ -185,6 +186,7 @@ def pipeline_run(
             subscriptions=logs.subscriptions,
             filters=logs.filters,
             request=planner.read_request(logs.count, algorithm=planner.algorithm),
+            shapes=logs.read_shapes(),
             window=TimeWindow(since=logs.since, until=logs.until),
             rate_half_life=_to_timedelta(logs.rate_half_life),
             presence_half_life=_to_timedelta(logs.presence_half_life),
@@ -206,7 +208,7 @@ def pipeline_run(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedLog:
+class ReplayedLog(ShapeOptions):
     """The log to replay, and which part of it."""
 
     publications: Publications
@@ -235,11 +237,13 @@ def pipeline_replay(
     from distributary.pipeline.ingest import TimeWindow
     from distributary.pipeline.run import replay_plan
 
-    window = TimeWindow(since=log.since, until=log.until)
+    window, shape = TimeWindow(since=log.since, until=log.until), log.read_shapes().publications
     document = call_on_spark(
         spark,
         View(events),
-        lambda running, _: replay_plan(running, plan, log.publications, interest, window, out),
+        lambda running, _: replay_plan(
+            running, plan, log.publications, interest, window, out, shape
+        ),
     )
     if as_document:
         print_json(document)

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 from distributary.cli.console import results
+from distributary.cli.log_shapes import ShapeOptions
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
@@ -37,7 +38,7 @@ __all__ = ["pipeline_stream"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogFolders:
+class LogFolders(ShapeOptions):
     """Where logs come in, and how they are read."""
 
     subscriptions: Annotated[
@@ -108,6 +109,7 @@ def pipeline_stream(
             subscriptions=logs.subscriptions,
             publications=logs.publications,
             request=planner.read_request(),
+            shapes=logs.read_shapes(),
             trigger=timedelta(seconds=logs.trigger),
             rate_window=timedelta(seconds=logs.rate_window),
             late=timedelta(seconds=logs.late),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from distributary.cli.console import print_json, results
+from distributary.cli.log_shapes import ShapeOptions
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
@@ -34,7 +35,7 @@ __all__ = ["pipeline_topics"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicLogs:
+class TopicLogs(ShapeOptions):
     """The logs to propose clusters from, and the clusters there are."""
 
     subscriptions: Annotated[
@@ -93,6 +94,7 @@ def pipeline_topics(
         timedelta(seconds=interval),
         logs.name_clusters(),
         max_bad=float(logs.max_bad),
+        shapes=logs.read_shapes(),
     )
     document = call_on_spark(spark, View(events), lambda running, _: propose(running, job))
     if as_document:
