@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from distributary.pipeline import interruptible
 from distributary.pipeline.interruptible import call_interruptibly
 from distributary.pipeline.undisturbed import hold_off_interrupts, stay_undisturbed
+from distributary.planning import Progress, Step, silent
+from distributary.planning.interruptible import call_interruptibly as call_search
 
 
 @pytest.fixture
@@ -57,6 +60,8 @@ class Work:
 
 
 def press_ctrl_c() -> None:
+    """Interrupt the main thread, once it has had time to begin to wait."""
+    take_steps(0.3)
     ident = threading.main_thread().ident
     assert ident is not None
     signal.pthread_kill(ident, signal.SIGINT)
@@ -92,6 +97,37 @@ def test_no_interrupt_meets_what_must_be_finished(
     with pytest.raises(KeyboardInterrupt):
         call_interruptibly(run)
     assert work.finished == finished
+
+
+def test_an_interrupt_ends_a_search_that_waits_for_threads_of_its_own(
+    cancelled: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wait without end hears no interrupt: the search would go on, and its folder stay."""
+    monkeypatch.setattr(interruptible, "_LONGEST_S", 5.0)
+    work, over = Work(cancelled), threading.Event()
+
+    def anneal(progress: Progress) -> None:
+        press_ctrl_c()
+        while not over.wait(0.01):
+            progress(Step("annealing", 1, 2))
+
+    def search(progress: Progress) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(anneal, progress).result()
+
+    def run() -> None:
+        try:
+            call_search(search, silent)
+        except BaseException:
+            work.put_back()
+            raise
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call_interruptibly(run)
+        assert work.finished == ["put back"]
+    finally:
+        over.set()
 
 
 def test_an_interrupt_of_work_that_makes_code_leaves_the_exit_status_alone(

@@ -53,10 +53,11 @@ def test_what_a_search_returns_raises_and_tells_is_as_without_a_thread() -> None
     assert told == [STEP, STEP]
 
 
-def test_on_another_thread_a_search_is_just_called() -> None:
+def test_on_another_thread_a_search_gives_its_result_or_its_error() -> None:
     with ThreadPoolExecutor(1) as pool:
-        ran_on = pool.submit(call_interruptibly, lambda _: threading.get_ident(), silent).result()
-        assert ran_on == pool.submit(threading.get_ident).result()
+        assert pool.submit(call_interruptibly, lambda _: 7, silent).result() == 7
+        with pytest.raises(ZeroDivisionError):
+            pool.submit(call_interruptibly, lambda _: 1 // 0, silent).result()
 
 
 @pytest.mark.parametrize("classes_side_by_side", [True, False])
