@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import random
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.model import Interest
-from distributary.pipeline.following import find_unserved
+from distributary.cost import evaluate
+from distributary.model import Constraints, Interest, Limits, Plan
+from distributary.pipeline.following import FollowedPlan, PlanFollower, find_unserved
+from distributary.pipeline.live_demand import DemandChange, LiveDemand
+from distributary.planning import Request
 from tests.oracles import plain
 from tests.strategies import any_plans, interests
 
@@ -38,3 +45,160 @@ def test_who_misses_what_is_what_the_plan_does_not_bring(
     }
     assert find_unserved(plan, interest) == sorted(wanted - brought - alone)
     assert find_unserved(None, interest) == sorted(wanted)
+
+
+NAMES = ["", "a", "b", "ä", "a b", "日本", "z"]
+REQUEST = Request(groups=2, sessions=4, budget_s=0.002, patience=math.inf)
+wishes = st.dictionaries(
+    st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), st.booleans(), max_size=14
+)
+totals = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([0, 1, 7, 2**40]), max_size=4)
+batches = st.lists(st.tuples(wishes, totals), min_size=1, max_size=6)
+
+
+class Stream:
+    """A demand and a plan that follows it; `restart` keeps only what is on disk."""
+
+    def __init__(self, request: Request = REQUEST, drift: float = 0.1) -> None:
+        self.request, self.drift = request, drift
+        self.rows: dict[tuple[str, str], tuple[int, bool]] = {}
+        self.messages: dict[str, int] = {}
+        self.plan: Plan | None = None
+        self.reference: float | None = None
+        self.number, self.seconds = 0, 1.0
+        self.restart()
+
+    def restart(self, seed: int = 0) -> None:
+        """Load rows and plan, in any order."""
+        self.live = LiveDemand()
+        rows, messages = shuffled(self.rows, seed), shuffled(self.messages, seed)
+        self.live.load([action_table(rows)], message_table(messages), self.seconds)
+        self.follower = PlanFollower(self.request, self.live, self.plan, self.drift)
+
+    def apply(
+        self, wishes: dict[tuple[str, str], bool], totals: dict[str, int], seed: int = 0
+    ) -> DemandChange:
+        self.number += 1
+        self.seconds = float(self.number)
+        rows = {pair: (self.number, on) for pair, on in shuffled(wishes, seed).items()}
+        self.rows |= rows
+        self.messages |= totals
+        return self.live.apply(
+            action_table(rows),
+            message_table(shuffled(totals, seed)),
+            self.seconds,
+            lambda tied: np.zeros(tied.num_rows, np.bool_),
+        )
+
+    def take(
+        self, wishes: dict[tuple[str, str], bool], totals: dict[str, int], seed: int = 0
+    ) -> FollowedPlan | None:
+        followed = self.follower.follow(self.apply(wishes, totals, seed), self.reference)
+        if followed is not None:
+            self.reference = followed.reference
+            if followed.made is not None:
+                self.plan = followed.made.solution.plan
+        return followed
+
+
+def shuffled(table: dict, seed: int) -> dict:
+    items = list(table.items())
+    random.Random(seed).shuffle(items)
+    return dict(items)
+
+
+def action_table(rows: dict[tuple[str, str], tuple[int, bool]]) -> pa.Table:
+    return pa.table(
+        {
+            "receiver": pa.array([receiver for receiver, _ in rows], pa.string()),
+            "flow": pa.array([flow for _, flow in rows], pa.string()),
+            "ts": pa.array([time for time, _ in rows.values()], pa.int64()),
+            "on": pa.array([on for _, on in rows.values()], pa.bool_()),
+        }
+    )
+
+
+def message_table(totals: dict[str, int]) -> pa.Table:
+    return pa.table(
+        {
+            "flow": pa.array(list(totals), pa.string()),
+            "messages": pa.array(list(totals.values()), pa.int64()),
+        }
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(batches=batches, drift=st.sampled_from([0.0, 0.1, 10.0]))
+def test_the_cost_of_a_followed_plan_is_that_of_its_evaluation(batches, drift) -> None:
+    stream = Stream(drift=drift)
+    for wishes, totals in batches:
+        followed, demand = stream.take(wishes, totals), stream.live.demand()
+        assert (followed is None) == (demand is None)
+        if followed is None or demand is None:
+            continue
+        assert stream.plan is not None
+        evaluation = evaluate(stream.plan, demand, REQUEST.prices)
+        assert evaluation.problems == ()
+        told = evaluation.filtering
+        assert followed.cost.work == pytest.approx(told.work)
+        assert followed.cost.excess == pytest.approx(told.excess, abs=1e-9 * told.work)
+        now = followed.cost.excess - followed.reference * followed.cost.flooding_excess
+        assert followed.drift_cost == now
+        if followed.saved is not None:
+            assert followed.saved > 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(batches=batches, seed=st.integers(0, 9), drift=st.sampled_from([0.0, 0.1, 10.0]))
+def test_a_stream_that_starts_again_and_reads_in_another_order_plans_the_same(
+    batches, seed, drift
+) -> None:
+    one, other = Stream(drift=drift), Stream(drift=drift)
+    for wishes, totals in batches:
+        other.restart(seed)
+        left, right = one.take(wishes, totals), other.take(wishes, totals, seed)
+        assert (left is None) == (right is None)
+        if left is not None and right is not None:
+            assert one.plan == other.plan
+            assert (left.cost, left.reference, left.drift) == (
+                right.cost,
+                right.reference,
+                right.drift,
+            )
+            assert (left.moves, left.new, left.saved) == (right.moves, right.new, right.saved)
+
+
+def test_a_batch_that_changes_no_subscription_leaves_the_whole_demand_alone(monkeypatch) -> None:
+    stream = Stream()
+    pairs = {(f"r{r}", f"f{f}"): True for r in range(6) for f in range(6) if (r + f) % 3}
+    stream.take(pairs, {"f1": 4})
+    monkeypatch.setattr(LiveDemand, "demand", lambda live: pytest.fail("the whole demand"))
+    monkeypatch.setattr(LiveDemand, "list_pairs", lambda live: pytest.fail("all pairs"))
+    followed = stream.take({}, {"f1": 4, "f2": 1})
+    assert followed is not None
+    assert followed.made is None
+    assert (followed.moves, followed.new) == (0, 0)
+
+
+def test_a_plan_whose_flows_all_left_is_made_anew() -> None:
+    stream = Stream()
+    old = {(f"r{r}", f"f{f}"): True for r in range(4) for f in range(4) if r != f}
+    stream.take(old, {})
+    gone = dict.fromkeys(old, False)
+    followed = stream.take(gone | {("r0", "new"): True, ("r1", "more"): True}, {})
+    assert followed is not None
+    assert (followed.drift, followed.new, followed.excess) == (None, 2, 0)
+
+
+def test_a_plan_of_other_terms_is_completed_when_they_are_gone() -> None:
+    limits = Constraints(Limits(group_members=3))
+    stream = Stream(REQUEST.replace(constraints=limits))
+    stream.take({("r0", "a"): True, ("r1", "b"): True}, {})
+    stream.apply({("r2", "c"): True}, {})  # taken, and not planned: as if it had been refused
+    stream.request = REQUEST
+    stream.restart()
+    followed = stream.take({}, {})
+    assert followed is not None
+    assert followed.new == 1
+    assert stream.plan is not None
+    assert stream.plan.flows == ("a", "b", "c")

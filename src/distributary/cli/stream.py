@@ -167,9 +167,11 @@ def _batch_line(entry: Mapping[str, Any], seconds: float) -> str:
     else:
         parts.append(f"Cx/Cf {entry['excess']:.4f}")
         if entry["drift"] is not None:
-            parts.append(f"drift {entry['drift']:+.1%}")
+            parts.append(f"drift {entry['drift']:+.1%}, costs {entry['drift_cost']:.3g}/s")
         parts.append(f"{entry['moves']:,} flows moved, {entry['new']:,} new")
-        parts.append(f"version {entry['version']}")
+        if entry["moves"] and entry["saved"] is not None:
+            parts.append(f"{entry['saved']:.3g}/s saved")
+        parts.append(f"version {entry['version']}, planned {entry['age_batches']:,} batches ago")
     return "; ".join([*parts, f"{seconds:.1f} s"])
 
 

@@ -30,11 +30,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import InfeasibleError, InputError
-from distributary.files import Intake, ReadDemand, read_plan, read_previous, save_plan
-from distributary.model import Demand, Interest, Rates
+from distributary.files import Intake, ReadDemand, read_plan, save_plan
+from distributary.model import Demand, Plan, Rates
 from distributary.pipeline.buckets import TableKind
 from distributary.pipeline.collecting import collect_parts
-from distributary.pipeline.following import find_unserved, follow
+from distributary.pipeline.following import FollowedPlan, PlanFollower, find_unserved
 from distributary.pipeline.ingest import (
     Log,
     Reason,
@@ -49,7 +49,7 @@ from distributary.pipeline.interest import action_digest
 from distributary.pipeline.job import LOGS, StreamJob, driver_need
 from distributary.pipeline.kept_state import BatchRows, KeptState
 from distributary.pipeline.kept_tables import ACTIONS, IDS, SLOTS
-from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
+from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState, PlannedAt
 from distributary.pipeline.live_demand import DemandChange
 from distributary.pipeline.rates import publication_digest
 from distributary.pipeline.sources import report_read_faults
@@ -61,6 +61,7 @@ from distributary.pipeline.writing import count_rows, write_arrow
 __all__ = ["BatchSteps", "StreamHooks"]
 
 AHEAD = timedelta(days=1)
+_BYTES_PER_TALLY = 4  # of a running plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,9 @@ class BatchSteps:
         self._spark, self._job, self._ledger = spark, job, ledger
         self._hooks, self._kept = hooks, KeptState(job, ledger, hooks.step)
         self._shapes = job.shapes.without_guessing()
+        self._follower = PlanFollower(
+            job.request, self._kept.demand, self._read_running(), job.drift, job.max_moves
+        )
         self._committing, self._ended = Lock(), False
 
     def run(self, batch: DataFrame, number: int) -> None:
@@ -201,40 +205,43 @@ class BatchSteps:
         """Let the plan follow the demand: a new version if it differs from the running plan."""
         self._check_size()
         self._say("planning")
-        demand = self._kept.demand.demand()
-        if demand is None:
-            return state
-        running = self._ledger.running_plan
-        previous = None if running is None else read_previous(running)
-        job = self._job
         try:
-            followed = follow(
-                demand, job.request, previous, state.reference, job.drift, job.max_moves
-            )
+            followed = self._follower.follow(change, state.reference)
         except InfeasibleError as error:
-            return self._keep_plan(state, folder, demand.interest, error)
-        save_plan(followed.made, _describe(demand), folder / "plan")
-        self._hooks.step("planned")
-        version = state.version + 1
-        if self._ledger.is_running(folder / "plan"):
-            shutil.rmtree(folder / "plan")
-            version = state.version
-        entry = {
-            "excess": followed.excess,
-            "drift": followed.drift,
-            "moves": followed.moves,
-            "new": followed.new,
-        }
+            return self._keep_plan(state, folder, error)
+        if followed is None:
+            return state
+        version = self._write_version(followed, state, folder)
+        planned = state.planned
+        if followed.drift is None or followed.before is not None or planned is None:
+            saved, before = followed.saved, followed.before
+            share = saved / before.work if saved is not None and before and before.work else None
+            planned = PlannedAt(state.batch, state.latest, saved, share)
         return replace(
-            state, version=version, reference=followed.reference, entry=entry, unserved=None
+            state,
+            version=version,
+            reference=followed.reference,
+            planned=planned,
+            entry=_plan_entry(followed),
+            unserved=None,
         )
 
-    def _keep_plan(
-        self, state: LedgerState, folder: Path, interest: Interest, error: InfeasibleError
-    ) -> LedgerState:
+    def _write_version(self, followed: FollowedPlan, state: LedgerState, folder: Path) -> int:
+        """Write the plan, if it differs from the running one; return the version in force."""
+        if followed.made is None or followed.demand is None:
+            return state.version
+        save_plan(followed.made, _describe(followed.demand), folder / "plan")
+        self._hooks.step("planned")
+        if self._ledger.is_running(folder / "plan"):
+            shutil.rmtree(folder / "plan")
+            return state.version
+        return state.version + 1
+
+    def _keep_plan(self, state: LedgerState, folder: Path, error: InfeasibleError) -> LedgerState:
         """Leave the running plan in force, since none keeps the terms; write who misses what."""
-        running = self._ledger.running_plan
-        unserved = find_unserved(None if running is None else read_plan(running).plan, interest)
+        demand = self._kept.demand.demand()
+        assert demand is not None
+        unserved = find_unserved(self._read_running(), demand.interest)
         columns = zip(*unserved, strict=True) if unserved else ((), ())
         receivers, flows = (pa.array(column, pa.string()) for column in columns)
         table = pa.table({"receiver": receivers, "flow": flows})
@@ -242,12 +249,17 @@ class BatchSteps:
         entry = {"refused": str(error), "unserved": len(unserved)}
         return replace(state, unserved=f"{folder.name}/unserved", entry=entry)
 
+    def _read_running(self) -> Plan | None:
+        running = self._ledger.running_plan
+        return None if running is None else read_plan(running).plan
+
     def _check_size(self) -> None:
         """Refuse interest that takes more memory than the driver may use to plan."""
         request, limit = self._job.request, self._job.driver_limit
         demand = self._kept.demand
         sizes = request.size.most_sessions, request.size.groups
         need = driver_need(demand.pairs, demand.n_receivers, *sizes)
+        need += _BYTES_PER_TALLY * demand.n_receivers * sum(sizes)
         if need > limit:
             raise InputError(
                 f"{demand.pairs:,} pairs of interest take about {need / 2**30:.1f} GiB to plan, "
@@ -383,8 +395,37 @@ def _entry(before: LedgerState, state: LedgerState, files: int) -> dict[str, Any
             key: sum(number(state, log, key) - number(before, log, key) for log in LOGS)
             for key in ("duplicates", "quarantined")
         },
-        **{"excess": None, "drift": None, "moves": 0, "new": 0, **state.entry},
+        **{"excess": None, "drift": None, "moves": 0, "new": 0},
+        **{"drift_cost": None, "drift_share": None, **state.entry},
+        **_age_entry(state),
         "version": state.version,
+    }
+
+
+def _plan_entry(followed: FollowedPlan) -> dict[str, Any]:
+    """What the line of the history says about the plan."""
+    cost = followed.cost
+    return {
+        "excess": followed.excess,
+        "drift": followed.drift,
+        "moves": followed.moves,
+        "new": followed.new,
+        "drift_cost": followed.drift_cost,
+        "drift_share": followed.drift_cost / cost.work if cost.work else 0.0,
+    }
+
+
+def _age_entry(state: LedgerState) -> dict[str, Any]:
+    """How old the plan is, and what the last moves saved."""
+    planned = state.planned
+    if planned is None:
+        return {"age_batches": None, "age_s": None, "saved": None, "saved_share": None}
+    began, now = planned.latest, state.latest
+    return {
+        "age_batches": state.batch - planned.batch,
+        "age_s": 0.0 if began is None or now is None else (now - began) / 1e6,
+        "saved": planned.saved,
+        "saved_share": planned.saved_share,
     }
 
 

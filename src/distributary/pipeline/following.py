@@ -6,20 +6,43 @@ moved, at most `max_moves`. The reference is the excess after the last moves; it
 used up all its moves, so that the next batch can continue. Flows that nobody wants any more leave
 the plan.
 
+`PlanFollower` keeps the plan in memory (`planning.RunningPlan`): to complete it and to know its
+excess costs what the batch changed. Only to move flows, and to describe a new version, does it go
+through the whole demand, which is in memory too.
+
 A plan must also keep its terms. If the running plan cannot be completed within them without moves,
 flows are moved at once. If that is not enough, there is no plan for the demand: the running one
-stays, and `find_unserved` lists who misses what.
+stays, and `find_unserved` lists who misses what. A request with terms is followed by `follow`,
+through the whole demand in each batch: a tally of pairs knows no limits, no unicast, no copies of
+flows, no weights of receivers and no prices of packets.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from distributary.cost import FilteringPrices
 from distributary.errors import InfeasibleError
 from distributary.model import Demand, Interest, Plan, Previous
-from distributary.planning import MadePlan, Request, count_moved, make_plan, moves_between
+from distributary.pipeline.live_demand import DemandChange, LiveDemand
+from distributary.planning import (
+    MadePlan,
+    PlanStep,
+    Request,
+    RunningCost,
+    RunningPlan,
+    Solution,
+    count_moved,
+    has_terms,
+    make_plan,
+    moves_between,
+    place_single,
+    price_solution,
+)
 
-__all__ = ["FollowedPlan", "find_unserved", "follow"]
+__all__ = ["FollowedPlan", "PlanFollower", "find_unserved", "follow"]
 
 MOVED_SHARE = 0.02
 # The budget of the request is for the first plan; the next ones begin near their end.
@@ -28,22 +51,36 @@ SECONDS_TO_COMPLETE, SECONDS_TO_MOVE = 0.5, 5.0
 
 @dataclass(frozen=True, slots=True)
 class FollowedPlan:
-    """The plan for a demand, and how it came about.
+    """The plan for a demand, what it costs, and how it came about.
 
-    `drift` is the relative growth of the excess above the reference before anything was moved;
-    `reference` is the one for the next batch.
+    `made` and `demand` are None if the plan is the running one as it was. `drift` is the relative
+    growth of the excess above the reference before anything was moved; `reference` is the one for
+    the next batch. `before` is the cost before flows were moved; None if none were.
     """
 
-    made: MadePlan
+    made: MadePlan | None
+    demand: Demand | None
+    cost: RunningCost
     reference: float
     drift: float | None = None
     moves: int = 0
     new: int = 0
+    before: RunningCost | None = None
 
     @property
     def excess(self) -> float:
         """The excess as a share of the excess of flooding."""
-        return self.made.evaluation.filtering.relative_excess
+        return self.cost.relative_excess
+
+    @property
+    def drift_cost(self) -> float:
+        """The work per second beyond that of a plan whose excess is still the reference."""
+        return self.cost.excess - self.reference * self.cost.flooding_excess
+
+    @property
+    def saved(self) -> float | None:
+        """The work per second that moving flows saved; None if none were moved."""
+        return None if self.before is None else self.before.excess - self.cost.excess
 
 
 def follow(
@@ -62,8 +99,9 @@ def follow(
     flows = len(demand.interest.flows)
     if previous is None or reference is None:
         made = make_plan(demand, request)
-        return FollowedPlan(made, made.evaluation.filtering.relative_excess, new=flows)
-    most = max(1, int(MOVED_SHARE * flows)) if max_moves is None else max_moves
+        cost = _cost_of(made)
+        return FollowedPlan(made, demand, cost, cost.relative_excess, new=flows)
+    most = _most_moves(flows, max_moves)
     try:
         served = _move_flows(demand, request, previous, 0, reference)
     except InfeasibleError:
@@ -71,15 +109,152 @@ def follow(
             raise
         forced = _move_flows(demand, request, previous, most, reference)
         return replace(forced, reference=forced.excess)
-    grown = served.excess / reference - 1 if reference else float(served.excess > 0)
+    grown = _growth(served.excess, reference)
     served = replace(served, drift=grown)
     if grown <= drift or not most:
         return served
-    better = replace(_move_flows(demand, request, previous, most, reference), drift=grown)
+    better = _move_flows(demand, request, previous, most, reference)
     if better.excess >= served.excess:
         return replace(served, reference=served.excess)
-    # With moves left over there is nothing more to gain, so this is the new reference.
-    return replace(better, reference=better.excess) if better.moves < most else better
+    better = replace(better, drift=grown, before=served.cost)
+    return _settle_reference(better, most)
+
+
+class PlanFollower:
+    """The running plan of a stream, kept up to date with its demand.
+
+    It is made with the plan in force, if there is one, after the demand was loaded; then `follow`
+    takes each batch's change once. It never reads a file.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        demand: LiveDemand,
+        running: Plan | None,
+        drift: float,
+        max_moves: int | None = None,
+    ) -> None:
+        self._request, self._demand = request, demand
+        self._drift, self._max_moves = drift, max_moves
+        self._whole = None if running is None else Previous.of(running)
+        self._running: RunningPlan | None = None
+        self._late = 0  # flows that the plan in force lacked, as it was made on other terms
+        if running is not None and self._can_keep(running):
+            self._running, step = self._load(running)
+            self._late = len(step.placed)
+
+    def follow(self, change: DemandChange, reference: float | None) -> FollowedPlan | None:
+        """The plan after a batch; None if nobody wants anything.
+
+        `reference` is that of the batch before, None if there is no plan yet.
+        """
+        if self._running is None:
+            return self._follow_whole(reference)
+        step = self._running.change(
+            change.wanted_receiver,
+            change.wanted_flow,
+            change.unwanted_receiver,
+            change.unwanted_flow,
+            change.flows,
+            np.maximum(change.messages, 1),
+        )
+        if not self._demand.pairs:
+            return None
+        if reference is None or len(step.placed) == self._running.n_flows:
+            # There is nothing to keep: none of the plan's flows is wanted any more.
+            self._running = self._whole = None
+            return self._follow_whole(None)
+        return self._follow_step(self._running, step, reference)
+
+    def _follow_step(self, running: RunningPlan, step: PlanStep, reference: float) -> FollowedPlan:
+        """The running plan, completed already, with moves if it drifted."""
+        cost, late = self._cost(running), self._late
+        self._late = 0
+        grown = _growth(cost.relative_excess, reference)
+        served = FollowedPlan(None, None, cost, reference, grown, new=len(step.placed) + late)
+        most = _most_moves(running.n_flows, self._max_moves)
+        if grown > self._drift and most:
+            demand = self._take_demand()
+            previous = self._list_places(running, step)
+            better = _move_flows(demand, self._request, previous, most, reference)
+            assert better.made is not None
+            moved, _ = self._load(better.made.solution.plan)
+            if self._cost(moved).excess < cost.excess:
+                self._running = moved
+                better = replace(better, drift=grown, cost=self._cost(moved), before=cost)
+                return _settle_reference(better, most)
+            served = replace(served, reference=cost.relative_excess)
+        if step.is_same and not late:
+            return served
+        demand = self._take_demand()
+        return replace(served, made=self._describe(running, demand), demand=demand)
+
+    def _follow_whole(self, reference: float | None) -> FollowedPlan | None:
+        """Follow as `follow` does, from the whole demand."""
+        if not self._demand.pairs:
+            return None
+        followed = follow(
+            self._take_demand(),
+            self._request,
+            self._whole,
+            reference,
+            self._drift,
+            self._max_moves,
+        )
+        assert followed.made is not None
+        plan = followed.made.solution.plan
+        self._whole = Previous.of(plan)
+        if not self._can_keep(plan):
+            return followed
+        self._running, _ = self._load(plan)
+        cost, settled = self._cost(self._running), followed.reference == followed.excess
+        now = cost.relative_excess if settled else followed.reference
+        return replace(followed, cost=cost, reference=now)
+
+    def _can_keep(self, plan: Plan) -> bool:
+        """Whether tallies of pairs say all about a plan: no terms, and each flow in one session."""
+        plain = not plan.duplicated_flows and not len(plan.unicast_flow)
+        linear = isinstance(self._request.prices, FilteringPrices)
+        return plain and linear and not has_terms(self._request)
+
+    def _load(self, plan: Plan) -> tuple[RunningPlan, PlanStep]:
+        """A plan as a running one, completed for the demand."""
+        names, request = self._demand.flows, self._request
+        running = RunningPlan(request.size, names.listed, request.linear_prices)
+        placed = Previous.of(plan).session_of
+        session = np.array([placed.get(name, -1) for name in names.listed], np.int32)
+        weights = self._demand.weights_of(np.arange(len(names), dtype=np.int32))
+        pairs = self._demand.list_pairs()
+        return running, running.adopt(session, plan.session_group, weights, *pairs)
+
+    def _cost(self, running: RunningPlan) -> RunningCost:
+        prices = self._request.prices
+        assert isinstance(prices, FilteringPrices)
+        return running.cost(self._demand.seconds, prices)
+
+    def _take_demand(self) -> Demand:
+        demand = self._demand.demand()
+        assert demand is not None
+        return demand
+
+    def _describe(self, running: RunningPlan, demand: Demand) -> MadePlan:
+        """The running plan as one that was made, checked and evaluated from the whole demand."""
+        number = self._demand.flows.number
+        flows = np.array([number(name) for name in demand.interest.flows], np.int32)
+        group = running.session_group
+        plan = place_single(demand, running.sessions_of(flows), group)
+        request = self._request.replace(previous=Previous({}, group), max_moves=0)
+        return price_solution(Solution(plan), demand, request)
+
+    def _list_places(self, running: RunningPlan, step: PlanStep) -> Previous:
+        """Where flows are that count as moved if they go elsewhere: not those new in this batch."""
+        listed, new = self._demand.flows.listed, set(step.placed.tolist())
+        session = running.sessions_of(np.arange(len(listed), dtype=np.int32)).tolist()
+        places = {
+            listed[flow]: at for flow, at in enumerate(session) if at >= 0 and flow not in new
+        }
+        return Previous(places, running.session_group)
 
 
 def find_unserved(plan: Plan | None, interest: Interest) -> list[tuple[str, str]]:
@@ -118,4 +293,23 @@ def _move_flows(
     made = make_plan(demand, request)
     moves = moves_between(previous, made.solution.plan, made.solution.session_origin)
     new = {move.flow for move in moves if move.before is None}
-    return FollowedPlan(made, reference, moves=count_moved(moves), new=len(new))
+    cost = _cost_of(made)
+    return FollowedPlan(made, demand, cost, reference, moves=count_moved(moves), new=len(new))
+
+
+def _settle_reference(better: FollowedPlan, most: int) -> FollowedPlan:
+    """With moves left over there is nothing more to gain, so this is the new reference."""
+    return replace(better, reference=better.excess) if better.moves < most else better
+
+
+def _most_moves(flows: int, max_moves: int | None) -> int:
+    return max(1, int(MOVED_SHARE * flows)) if max_moves is None else max_moves
+
+
+def _growth(excess: float, reference: float) -> float:
+    return excess / reference - 1 if reference else float(excess > 0)
+
+
+def _cost_of(made: MadePlan) -> RunningCost:
+    cost = made.evaluation.filtering
+    return RunningCost(cost.work, cost.excess, cost.flooding_excess)

@@ -32,11 +32,25 @@ from distributary.errors import DistributaryError, OutputError
 from distributary.files import replace_file, replace_folder
 from distributary.pipeline.buckets import BucketTable, TableFiles, TableKind
 
-__all__ = ["Ledger", "LedgerError", "LedgerState"]
+__all__ = ["Ledger", "LedgerError", "LedgerState", "PlannedAt"]
 
 FORMAT_VERSION, _FORMER = 2, 1
 STATE = "state.json"
 HISTORY = "drift.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAt:
+    """When the running plan was made or flows were last moved, and what moving them saved.
+
+    `latest` is the latest message used then. `saved` is work per second, `saved_share` its share of
+    the work before; None for a plan that was made anew.
+    """
+
+    batch: int
+    latest: int | None
+    saved: float | None = None
+    saved_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +62,8 @@ class LedgerState:
     `released` are the files that the state before this one had. Times are in microseconds since
     1970: the `first` and `latest` message used. `slot_us` is the length of the slots in which
     messages are counted. `version` is that of the running plan (0 if there is none), `reference`
-    the excess that drift is measured against. `history` is the length of `drift.jsonl` before this
+    the excess that drift is measured against, `planned` when flows were last placed by planning and
+    what that saved (`PlannedAt`). `history` is the length of `drift.jsonl` before this
     batch's line, `entry`. `former` are the paths of tables in the format of former versions, which
     are converted at the start.
     """
@@ -66,6 +81,7 @@ class LedgerState:
     latest: int | None = None
     version: int = 0
     reference: float | None = None
+    planned: PlannedAt | None = None
     history: int = 0
     entry: Mapping[str, Any] = field(default_factory=dict)
 
@@ -283,6 +299,8 @@ def _read_document(document: dict[str, Any]) -> LedgerState:
     elif known != FORMAT_VERSION:
         raise ValueError(f"format {known}")
     tables = {name: TableFiles.from_document(one) for name, one in document["tables"].items()}
+    if document.get("planned") is not None:
+        document["planned"] = PlannedAt(**document["planned"])
     return LedgerState(**{**document, "tables": tables, "released": tuple(document["released"])})
 
 

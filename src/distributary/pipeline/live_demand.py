@@ -99,7 +99,7 @@ class LiveDemand:
         for chunk in actions:
             self._apply_actions(chunk, _refuse_ties)
         self._apply_messages(messages, seconds)
-        receiver, flow = self._list_pairs()
+        receiver, flow = self.list_pairs()
         nobody = np.empty(0, np.int32)
         flows = np.arange(len(self.flows), dtype=np.int32)
         counts = self._messages.take(flows)
@@ -146,7 +146,7 @@ class LiveDemand:
 
         The cost grows with the number of pairs.
         """
-        receiver, flow = self._list_pairs()
+        receiver, flow = self.list_pairs()
         if not len(receiver):
             return None
         receivers, receiver_code = _sort_names(self.receivers, receiver)
@@ -194,7 +194,7 @@ class LiveDemand:
         self._degree.add(receiver, by)
         self._audience.add(flow, by)
 
-    def _list_pairs(self) -> tuple[IndexArray, IndexArray]:
+    def list_pairs(self) -> tuple[IndexArray, IndexArray]:
         """All wanted pairs."""
         keys = self._stamps.keys[(self._stamps.values & 1).astype(np.bool_)]
         receiver, flow = decode_pairs(keys)

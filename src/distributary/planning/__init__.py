@@ -18,10 +18,12 @@ from distributary.planning.request import (
     Size,
     Terms,
 )
+from distributary.planning.running_plan import Place, PlanStep, RunningCost, RunningPlan
 from distributary.planning.solve import Solution, plan
 from distributary.planning.study import Compared, CurvePoint, compare_algorithms, cost_curve
 from distributary.planning.subscription import place_shared, place_single
 from distributary.planning.terms import UnicastLimits
+from distributary.planning.with_terms import has_terms
 
 __all__ = [
     "ALGORITHMS",
@@ -37,9 +39,13 @@ __all__ = [
     "MadePlan",
     "Move",
     "PairMap",
+    "Place",
+    "PlanStep",
     "Progress",
     "Request",
     "RequestSettings",
+    "RunningCost",
+    "RunningPlan",
     "Search",
     "Size",
     "Solution",
@@ -51,6 +57,7 @@ __all__ = [
     "cost_curve",
     "count_moved",
     "decode_pairs",
+    "has_terms",
     "lower_bound",
     "make_plan",
     "moves_between",
