@@ -136,3 +136,13 @@ def test_wrong_usage_is_told(cli: CommandLine) -> None:
         ("status", "--state", "s", "--prefix", "a b"),
     ):
         assert cli("topics", *words).status == 2
+
+
+@pytest.mark.parametrize("given", [("--phi", "0.9"), ("--sample", "9"), ("--survey-every", "9s")])
+def test_settings_of_surveys_are_refused_without_surveys(
+    cli: CommandLine, given: tuple[str, str]
+) -> None:
+    ran = cli("topics", "serve", "--state", "state", *given)
+    assert ran.status == 2
+    assert given[0] in ran.err
+    assert "only --policy tamara surveys" in ran.err

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from threading import Semaphore, Thread
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -22,6 +22,7 @@ from distributary.cli.options import OUTPUT, Json, duration_option, option, seed
 from distributary.cli.quantities import Seconds
 
 if TYPE_CHECKING:
+    from distributary.topics import Policy
     from distributary.topics.messages import Event
     from distributary.topics.nats import ServiceSettings, TopicClient, TopicService
 
@@ -58,6 +59,43 @@ class ChannelOptions:
             "Price of a subscription: it costs as much as one message per this time.", CHANNELS
         ),
     ] = Seconds("1m")
+    phi: Annotated[
+        float | None,
+        option(
+            "With tamara: the chance that a cluster notices in time that a topic now pays.",
+            CHANNELS,
+            min=0.0,
+            max=1.0,
+            show_default="0.99",
+        ),
+    ] = None
+    sample: Annotated[
+        int | None,
+        option(
+            "With tamara: subscribers that a survey asks of a large channel.",
+            CHANNELS,
+            min=1,
+            show_default="384",
+        ),
+    ] = None
+    survey_every: Annotated[
+        Seconds | None,
+        option(
+            "With tamara: how often a channel surveys its subscribers.",
+            CHANNELS,
+            parser=Seconds,
+            metavar="TIME",
+            show_default="--interval",
+        ),
+    ] = None
+    notify_price: Annotated[
+        float,
+        option("Price of handing an event to a channel, in messages.", CHANNELS, min=0.0),
+    ] = 0.0
+    associate_price: Annotated[
+        float,
+        option("Price of a topic of a cluster, in messages per --interval.", CHANNELS, min=0.0),
+    ] = 0.0
     plan_every: Annotated[Seconds, duration_option("How often to plan new clusters.", CHANNELS)] = (
         Seconds("1m")
     )
@@ -102,20 +140,13 @@ def serve(
     Stop it with Ctrl-C (exit 0) or kill it; started again with the same --state, it delivers every
     event that it has confirmed, once and in order.
     """
-    from distributary.topics import TAMARA
-    from distributary.topics.nats import LIVE, ServiceSettings, live_policy
+    from distributary.topics.nats import ServiceSettings
 
     if server.state is None:
         raise typer.BadParameter("give a folder for its state", param_hint="'--state'")
-    base = LIVE if channels.policy is PolicyName.OURS else TAMARA
     settings = ServiceSettings(
         server.state,
-        policy=live_policy(
-            base,
-            interval=float(channels.interval),
-            history=storage.history,
-            history_bytes=storage.history_bytes,
-        ),
+        policy=_choose_policy(channels, storage),
         prefix=server.prefix,
         seed=seed,
         sync=storage.fsync,
@@ -236,6 +267,32 @@ def status(
 
 for _command in (serve, create, publish, subscribe, status):
     app.command(_command.__name__)(takes_groups(_command))
+
+
+def _choose_policy(channels: ChannelOptions, storage: StorageOptions) -> Policy:
+    from distributary.topics import TAMARA
+    from distributary.topics.nats import LIVE, live_policy, price_channels
+
+    base = LIVE
+    if channels.policy is PolicyName.TAMARA:
+        base = replace(
+            TAMARA,
+            phi=TAMARA.phi if channels.phi is None else channels.phi,
+            sample=float(channels.sample or TAMARA.sample),
+        )
+    else:
+        for name in ("phi", "sample", "survey_every"):
+            if getattr(channels, name) is not None:
+                hint = f"'--{name.replace('_', '-')}'"
+                raise typer.BadParameter("only --policy tamara surveys", param_hint=hint)
+    return live_policy(
+        base,
+        interval=float(channels.interval),
+        history=storage.history,
+        history_bytes=storage.history_bytes,
+        survey_every=None if channels.survey_every is None else float(channels.survey_every),
+        prices=price_channels(channels.notify_price, channels.associate_price),
+    )
 
 
 # --- serving -------------------------------------------------------------------------------------

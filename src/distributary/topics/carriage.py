@@ -43,6 +43,7 @@ class Carriage:
     size: int  # subscribers of the topic's own channel
     told: int = -1  # the last version that the topic's channel has confirmed
     recruit: bool = False  # ask its channel to suggest this cluster to its subscribers
+    others: tuple[str, ...] = ()  # the other clusters that carry it
 
 
 @dataclass(slots=True)
@@ -113,14 +114,16 @@ class Carrier(ChannelMachine):
         topic, state = topic_of(sender), self.state
         if topic in state.adding and message.version == state.version:
             recruit = state.adding.pop(topic)
-            state.topics[topic] = Carriage(message.flow, message.size, recruit=recruit)
+            state.topics[topic] = Carriage(
+                message.flow, message.size, recruit=recruit, others=message.clusters
+            )
             if state.adding:
                 return []
             state.version += 1
             return [*self._advance(now), *self.complete_carriage(now)]
         held = state.topics.get(topic)
         if held is not None:
-            held.flow, held.size = message.flow, message.size
+            held.flow, held.size, held.others = message.flow, message.size, message.clusters
             held.told = max(held.told, message.version)
             held.recruit = held.recruit and held.told < state.version
             return []

@@ -5,11 +5,12 @@ Reference: Milo et al. (2007), section 3.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from distributary.cost.updates import (
     Channel,
-    estimate_absorption,
     estimate_addition,
     estimate_dissolution,
     estimate_merge,
@@ -17,6 +18,7 @@ from distributary.cost.updates import (
     has_enough_common,
 )
 from distributary.machines.actions import Action, Message, Send, SetTimer
+from distributary.topics.addition import Addition, choose_addition
 from distributary.topics.carriage import Carrier, ClusterState
 from distributary.topics.census import Census, Views
 from distributary.topics.channel import Lock, Poll
@@ -137,7 +139,16 @@ class ClusterChannel(Carrier):
             return changes
         own = {topic_channel(topic) for topic in self.state.topics} | {self.name}
         other = census.find_nearest(name for name in census.channels if name not in own)
+        other = other or self._find_most_alike()
         return self._propose_merge(other, census, now) if other is not None else []
+
+    def _find_most_alike(self) -> str | None:
+        """The cluster that carries most of this one's topics, by the lists of section 3.2.
+
+        Two clusters that share no subscriber never meet by surveys, even with the same topics.
+        """
+        common = Counter(name for held in self.state.topics.values() for name in held.others)
+        return max(sorted(common), key=common.__getitem__, default=None)
 
     def _reconsider(self, census: Census, now: float, about: TopicFlow) -> list[Action]:
         """Add the topic, or drop it, if that pays."""
@@ -211,31 +222,30 @@ class ClusterChannel(Carrier):
         known = {found.topic for found in message.topics} & set(self.state.topics)
         if not self._is_free() or (known and not is_cluster(sender)):
             return [Send(sender, Refuse(message.number))]
-        change, messages = self._estimate_merge(sender, message)
+        way = self._estimate_merge(sender, message)
         fits = self._has_room(len(message.topics) - len(known))
-        if not fits or not self.policy.pays(change, messages):
+        if not fits or not self.policy.pays(way.change, way.messages):
             return [Send(sender, Refuse(message.number))]
         actions = self._lock_with(sender, message.number, now)
         accept = Accept(message.number, self.flows(), self.size)
         new = tuple(found.topic for found in message.topics if found.topic not in known)
         if not is_cluster(sender):
-            return [*actions, Send(sender, accept), *self._start_carrying(new, now, recruit=True)]
+            carrying = self._start_carrying(new, now, recruit=way.recruit)
+            return [*actions, Send(sender, accept), *carrying]
         self._absorbs = self.lock
         return actions + self._start_carrying(new, now)
 
-    def _estimate_merge(self, sender: str, message: Propose) -> tuple[float, float]:
-        """The merge's change of OC, and the messages it takes."""
-        prices, known = self.policy.prices, self.measure()
+    def _estimate_merge(self, sender: str, message: Propose) -> Addition:
+        known = self.measure()
         common = min(message.common, message.size, self.size)
         flow = sum(found.flow for found in message.topics)
         if not is_cluster(sender):
-            change = estimate_absorption(prices, known, Channel(message.size, flow), common)
-            return change, 2.0 * self.size + 5.0 * message.size
+            return choose_addition(self.policy, known, Channel(message.size, flow), common)
         shared = [found for found in message.topics if found.topic in self.state.topics]
         both = Channel(0, sum(found.flow for found in shared), len(shared))
         other = Channel(message.size, flow, len(message.topics))
-        change = estimate_merge(prices, known, other, common, both)
-        return change, 2.0 * self.size + 6.0 * message.size
+        change = estimate_merge(self.policy.prices, known, other, common, both)
+        return Addition(change, 2.0 * self.size + 6.0 * message.size, recruit=True)
 
     def complete_merge(self, sender: str, message: Accept, now: float) -> list[Action]:
         """End in favour of the other cluster, or start to carry the other channel's topic."""
@@ -243,7 +253,7 @@ class ClusterChannel(Carrier):
             return [Send(sender, Refuse(message.number))]
         if is_cluster(sender):
             return self._end_cluster(sender, now)
-        return self._start_carrying((topic_of(sender),), now, recruit=True)
+        return self._start_carrying((topic_of(sender),), now, recruit=message.recruit)
 
     def complete_carriage(self, now: float) -> list[Action]:
         """All requested topics are carried: go on with the merge that needed them."""

@@ -274,11 +274,15 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The other channel accepts and is locked for this merge."""
+    """The other channel accepts and is locked for this merge.
+
+    A topic's channel says whether all of its subscribers should move to the proposing cluster.
+    """
 
     number: Count
     topics: tuple[TopicFlow, ...]
     size: Count
+    recruit: bool = True
 
 
 @dataclass(frozen=True, slots=True)

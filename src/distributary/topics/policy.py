@@ -29,6 +29,7 @@ class Policy:
     phi: float = 0.99  # the probability that a coin wins before the subscribers have doubled
     sample: float = 384.0  # survey size for a large population; smaller for a small one
     survey_every: float = 86_400.0  # inf: no regular surveys
+    adds: bool = True  # a survey also considers adding a topic without all of its subscribers
     prunes: bool = True  # a cluster's survey reconsiders its topics and the cluster itself
     tells: bool = False  # members report every change, so that clusters know exact counts
     obeys: bool = True  # subscribers follow every suggestion, whatever it costs them

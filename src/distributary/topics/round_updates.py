@@ -75,6 +75,7 @@ class RoundUpdates:
         before = self.ledger.cost
         self.clustering.add(cluster, topic)
         self._announce(cluster)
+        self._list_clusters(topic)
         self.leave_covered_topics(np.flatnonzero(self.clustering.member[:, cluster]), cluster)
         self._record_update("add", before)
 
@@ -86,6 +87,7 @@ class RoundUpdates:
         state.drop(cluster, topic)
         self.messages["move"] += 2 * int(needing.sum())
         self._announce(cluster)
+        self._list_clusters(topic)
         if not state.carries[cluster].any():
             state.leave(np.flatnonzero(state.member[:, cluster]), cluster)
         self._end_if_empty(cluster)
@@ -109,6 +111,7 @@ class RoundUpdates:
         who = np.flatnonzero(state.direct[:, topic])
         state.add(cluster, topic)
         self._announce(cluster)
+        self._list_clusters(topic)
         self.messages["move"] += 3 * len(who)
         state.join(who, cluster)
         self.leave_covered_topics(np.flatnonzero(state.member[:, cluster]), cluster)
@@ -146,6 +149,10 @@ class RoundUpdates:
         """Count the messages that announce what a cluster carries, and their confirmations."""
         known = self.cluster(cluster)
         self.messages["announce"] += 2 * (known.size + known.topics + 1)
+
+    def _list_clusters(self, topic: int) -> None:
+        """Count the messages of a topic's channel to its other clusters about one that changed."""
+        self.messages["announce"] += max(0, len(self.clustering.clusters_with(topic)) - 1)
 
     def _end_if_empty(self, cluster: int) -> None:
         state = self.clustering

@@ -17,7 +17,6 @@ import numpy as np
 from distributary.cost.topics import CostLedger, unclustered_cost
 from distributary.cost.updates import (
     Channel,
-    estimate_absorption,
     estimate_addition,
     estimate_dissolution,
     estimate_merge,
@@ -28,6 +27,7 @@ from distributary.cost.updates import (
 )
 from distributary.model import FloatArray, IntArray
 from distributary.model.topics import BoolArray
+from distributary.topics.addition import choose_addition
 from distributary.topics.policy import invert_coin, sample_size
 from distributary.topics.round_updates import RoundUpdates
 
@@ -305,7 +305,7 @@ class TopicRounds(RoundUpdates):
             if self.policy.pays(change, 4.0 * float(state.topic_size[[topic, other]].sum())):
                 self.pair(topic, other)
         else:
-            self._try_absorbing(other, topic, common)
+            self._try_taking_up(other, topic, common)
 
     def survey_cluster(self, cluster: int) -> None:
         """Reconsider a cluster and its topics, then merge it with its nearest channel."""
@@ -323,10 +323,12 @@ class TopicRounds(RoundUpdates):
         carried, own = state.topics_of(cluster), np.array([cluster])
         kind, other, common = self._find_nearest(sample, size, carried, own)
         if not common:
-            return
+            kind, other = CLUSTER, self._find_most_alike(cluster)
+            if other == cluster:
+                return
         self.messages["merge"] += 2
         if kind == TOPIC:
-            self._try_absorbing(cluster, other, common)
+            self._try_taking_up(cluster, other, common)
         else:
             self._try_merging(cluster, other, common)
 
@@ -342,12 +344,23 @@ class TopicRounds(RoundUpdates):
         count = on_topics[topic] if kind == TOPIC else on_clusters[cluster]
         return kind, topic if kind == TOPIC else cluster, round(count * size / len(sample))
 
-    def _try_absorbing(self, cluster: int, topic: int, common: int) -> None:
+    def _find_most_alike(self, cluster: int) -> int:
+        """The cluster with most topics in common, which needs no common subscriber; or itself."""
+        carries = self.clustering.carries
+        common = (carries & carries[cluster]).sum(axis=1)
+        common[cluster] = 0
+        best = int(np.argmax(common))
+        return best if common[best] else cluster
+
+    def _try_taking_up(self, cluster: int, topic: int, common: int) -> None:
         known, own = self.cluster(cluster), self.topic(topic)
-        common = min(common, known.size, own.size)
-        change = estimate_absorption(self.policy.prices, known, own, common)
-        if self.policy.pays(change, 2.0 * known.size + 5.0 * own.size):
+        way = choose_addition(self.policy, known, own, min(common, known.size, own.size))
+        if not self.policy.pays(way.change, way.messages):
+            return
+        if way.recruit:
             self.absorb(cluster, topic)
+        else:
+            self.add(cluster, topic)
 
     def _try_merging(self, one: int, other: int, common: int) -> None:
         state = self.clustering

@@ -12,12 +12,12 @@ import numpy as np
 
 from distributary.cost.updates import (
     Channel,
-    estimate_absorption,
     estimate_formation,
     estimate_pairing,
     toll,
 )
 from distributary.machines.actions import Action, Message, Send
+from distributary.topics.addition import Addition, choose_addition
 from distributary.topics.census import Census
 from distributary.topics.channel import ChannelMachine, ChannelState, Lock, Poll
 from distributary.topics.departures import Departure, depart, last_version
@@ -209,19 +209,37 @@ class TopicChannel(ChannelMachine):
             return [Send(cluster, Dropped(dropped))]
         known = self.state.clusters.get(cluster)
         quote = Quote(cluster, message.topics, message.toll)
+        actions: list[Action] = []
         if known is None:
             known = self.state.clusters[cluster] = _Known(message.version, quote)
+            actions = self._tell_other_clusters(cluster)
         elif message.version >= known.version:
             known.version, known.quote = message.version, quote
-        others = tuple(name for name in self.state.clusters if name != cluster)
-        answer = Carried(message.version, self._flow, self.size, self.toll(), others)
-        actions: list[Action] = [Send(cluster, answer)]
-        if message.recruit and known.recruited < message.version:
+        actions.append(self._confirm(cluster, message.version))
+        recruits = message.recruit and known.recruited < message.version
+        if recruits:
             known.recruited = message.version
             self._moving_until = now + self.policy.answer_within
             actions += [Send(name, Suggest(quote)) for name in self.state.members]
-            actions += self._release() if self._is_locked_for(cluster) else []
+        if self._is_locked_for(cluster) and (recruits or self._is_carried_by(message)):
+            self._moving_until = now + self.policy.answer_within
+            actions += self._release()
         return actions
+
+    def _confirm(self, cluster: str, version: int) -> Action:
+        """Tell a cluster that it gets the topic, and which other clusters do (section 3.2)."""
+        others = tuple(name for name in self.state.clusters if name != cluster)
+        return Send(cluster, Carried(version, self._flow, self.size, self.toll(), others))
+
+    def _tell_other_clusters(self, changed: str) -> list[Action]:
+        return [
+            self._confirm(name, known.version)
+            for name, known in self.state.clusters.items()
+            if name != changed
+        ]
+
+    def _is_carried_by(self, message: Carry) -> bool:
+        return any(found.topic == self.state.topic for found in message.topics)
 
     def _is_locked_for(self, cluster: str) -> bool:
         """Whether the merge that holds the lock has produced this cluster."""
@@ -235,12 +253,14 @@ class TopicChannel(ChannelMachine):
 
     def _drop(self, cluster: str, message: Drop, now: float) -> list[Action]:
         known = self.state.clusters.get(cluster)
+        actions: list[Action] = []
         if known is None or message.version >= known.version:
-            self.state.clusters.pop(cluster, None)
+            if self.state.clusters.pop(cluster, None) is not None:
+                actions = self._tell_other_clusters(cluster)
             version = max(message.version, last_version(self.state.dropped, cluster))
             last = Departure(version, now)
             depart(self.state.dropped, cluster, last, self.policy.remember)
-        return [Send(cluster, Dropped(message.version))]
+        return [*actions, Send(cluster, Dropped(message.version))]
 
     # --- merging -------------------------------------------------------------------------------
 
@@ -305,18 +325,21 @@ class TopicChannel(ChannelMachine):
         """Accept a merge if it pays, unless locked or while subscribers are moving."""
         if self.lock is not None or sender in self.state.clusters or now < self._moving_until:
             return [Send(sender, Refuse(message.number))]
+        way = self._estimate_proposal(sender, message)
+        if not self.policy.pays(way.change, way.messages):
+            return [Send(sender, Refuse(message.number))]
+        accept = Accept(message.number, self.flows(), self.size, way.recruit)
+        return [*self._lock_with(sender, message.number, now), Send(sender, accept)]
+
+    def _estimate_proposal(self, sender: str, message: Propose) -> Addition:
         common = min(message.common, message.size, self.size)
         flow = sum(found.flow for found in message.topics)
-        prices = self.policy.prices
         if is_cluster(sender):
             other = Channel(message.size, flow, len(message.topics))
-            change = estimate_absorption(prices, other, self.measure(), common)
-        else:
-            change = estimate_pairing(prices, Channel(message.size, flow), self.measure(), common)
-        if not self.policy.pays(change, 4.0 * (message.size + self.size)):
-            return [Send(sender, Refuse(message.number))]
-        accept = Accept(message.number, self.flows(), self.size)
-        return [*self._lock_with(sender, message.number, now), Send(sender, accept)]
+            return choose_addition(self.policy, other, self.measure(), common)
+        other = Channel(message.size, flow)
+        change = estimate_pairing(self.policy.prices, other, self.measure(), common)
+        return Addition(change, 4.0 * (message.size + self.size), recruit=True)
 
     def complete_merge(self, sender: str, message: Accept, now: float) -> list[Action]:
         """Found the cluster that both channels agreed on."""

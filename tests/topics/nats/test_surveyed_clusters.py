@@ -17,7 +17,7 @@ from distributary.topics import (
     topic_channel,
 )
 from distributary.topics.codec import Beat, Create
-from distributary.topics.nats import live_policy, run_embedded_server
+from distributary.topics.nats import live_policy, price_channels, run_embedded_server
 from distributary.topics.simulation import TopicSystem
 from tests.topics.nats.running import client, run, serving
 
@@ -118,3 +118,10 @@ def test_a_live_service_keeps_the_cluster_that_all_readers_share(tmp_path: Path)
 @pytest.mark.slow
 def test_a_live_service_with_an_interval_of_a_second_keeps_it_too(tmp_path: Path) -> None:
     run(keep_one_cluster(tmp_path, live_policy(TAMARA, interval=1.0), 12))
+
+
+def test_a_policy_for_nats_has_the_given_period_and_prices() -> None:
+    policy = live_policy(TAMARA, interval=2.0, survey_every=7.0, prices=price_channels(0.5, 3.0))
+    assert (policy.survey_every, policy.prices.notify, policy.prices.associate(4)) == (7, 0.5, 12)
+    assert live_policy(TAMARA, interval=2.0).survey_every == 2.0
+    assert live_policy(interval=2.0, survey_every=7.0).survey_every == float("inf")

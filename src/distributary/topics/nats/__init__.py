@@ -18,7 +18,7 @@ from distributary.topics.errors import (
 from distributary.topics.nats.client import ClientSettings, ClientStatistics, TopicClient
 from distributary.topics.nats.embedded import EmbeddedServer, run_embedded_server
 from distributary.topics.nats.options import NatsOptions
-from distributary.topics.nats.policy import LIVE, live_policy
+from distributary.topics.nats.policy import LIVE, live_policy, price_channels
 from distributary.topics.nats.service import ServiceSettings, TopicService
 from distributary.topics.nats.subscription import TopicSubscription, WhenFull
 from distributary.topics.status import TopicStatus
@@ -49,5 +49,6 @@ __all__ = [
     "UnknownTopicError",
     "WhenFull",
     "live_policy",
+    "price_channels",
     "run_embedded_server",
 ]

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from distributary.cost import OperatingPrices
 from distributary.topics import OURS, Policy
 
-__all__ = ["LIVE", "NATS_PRICES", "live_policy"]
+__all__ = ["LIVE", "NATS_PRICES", "live_policy", "price_channels"]
 
 
-def _in_memory(topics: int) -> float:
-    """Channels exchange messages inside the service."""
-    del topics
-    return 0.0
+def price_channels(notify: float = 0.0, associate: float = 0.0) -> OperatingPrices:
+    """The prices of channels on NATS, in messages: of an event per channel, of a cluster's topic.
+
+    By default both are free. The server sends an event once to each subscriber of a channel.
+    Receiving it, once per channel with subscribers, is not counted: it costs the same for a topic
+    alone and in a cluster. Channels exchange messages inside the service.
+    """
+    return OperatingPrices(associate=_PerTopic(associate), notify=notify)
 
 
-# The server sends an event once to each subscriber of a channel. Receiving it, once per channel
-# with subscribers, is not counted: it costs the same for a topic alone and in a cluster.
-NATS_PRICES = OperatingPrices(associate=_in_memory, notify=0.0)
+@dataclass(frozen=True, slots=True)
+class _PerTopic:
+    price: float
+
+    def __call__(self, topics: int) -> float:
+        return self.price * topics
+
+
+NATS_PRICES = price_channels()
 
 LIVE = replace(
     OURS,
@@ -37,8 +47,12 @@ def live_policy(
     interval: float = LIVE.interval,
     history: int = LIVE.history,
     history_bytes: int = LIVE.history_bytes,
+    survey_every: float | None = None,
+    prices: OperatingPrices = NATS_PRICES,
 ) -> Policy:
     """A policy with the prices of NATS and time-outs for live operation.
+
+    A policy that surveys does so every `survey_every` seconds, or once per interval.
 
     Keeping a subscription costs as much as one message per `interval` seconds. The longer the
     interval, the cheaper are subscriptions, and the less it pays to send clients unwanted events so
@@ -46,11 +60,11 @@ def live_policy(
     """
     return replace(
         base,
-        prices=NATS_PRICES,
+        prices=prices,
         interval=interval,
         history=history,
         history_bytes=history_bytes,
-        survey_every=base.survey_every if base.tells else interval,
+        survey_every=base.survey_every if base.tells else survey_every or interval,
         answer_within=LIVE.answer_within,
         lock_for=LIVE.lock_for,
         refresh=LIVE.refresh,
