@@ -546,7 +546,7 @@ def growth() -> Section:
         "sizes; the last column uses CPU seconds instead of wall time. At these sizes Spark's "
         "fixed cost of one or two seconds per job is a large part, so the exponents are smaller "
         "than for larger sizes. In the replay and in planning, more receivers also mean more "
-        "pairs. Planning: 48 groups, 400 sessions, and a budget of one second for the sample.",
+        "pairs. Planning: 48 groups, 400 sessions.",
         ["step", "grows in", "small", "middle", "large", "exponent", "exponent, CPU"],
         rows,
     )
@@ -591,7 +591,6 @@ def _plan_of(
 
     def way(out: Path) -> None:
         with (
-            patch.object(executors, "SAMPLE_SECONDS", 1.0),
             patch.object(executors, "MOST_ROUNDS", 3),
             patch.object(executors, "ENOUGH", -1.0),
         ):

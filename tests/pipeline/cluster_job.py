@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from distributary.pipeline import distributed
+from distributary.pipeline import distributed, first_plan, flow_store
 from distributary.pipeline.job import Job
 from distributary.pipeline.run import run
 from distributary.pipeline.spark import use_spark
@@ -24,12 +24,19 @@ MASTER = "local-cluster[2,1,1024]"
 CONF = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "3"}
 
 
+SMALL = {
+    (first_plan, "SAMPLE_PAIRS"): 50,
+    (first_plan, "BLOCK_PAIRS"): 100,
+    (first_plan, "GROUPS_PER_CLASS"): 6,
+    (flow_store, "PAIRS_PER_BUCKET"): 100,
+    (distributed, "MOST_ROUNDS"): 3,
+    (distributed, "ENOUGH"): -1.0,
+}
+
+
 def small_steps() -> None:
-    distributed.SAMPLE_PAIRS = 50
-    distributed.SAMPLE_SECONDS = 0.1
-    distributed.PAIRS_PER_BUCKET = 100
-    distributed.MOST_ROUNDS = 3
-    distributed.ENOUGH = -1.0
+    for (module, name), value in SMALL.items():
+        setattr(module, name, value)
 
 
 def job(subscriptions: str, publications: str, out: Path) -> Job:
@@ -54,7 +61,7 @@ def main() -> None:
 
 def kill_one_executor(out: Path) -> None:
     """Once the first round is whole, so in the second one."""
-    first = out.parent / f".{out.name}.rounds" / "round-001" / "_SUCCESS"
+    first = out.parent / f".{out.name}.rounds" / "round-001.npz"
     for _ in range(2_000):
         if first.exists():
             break

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from distributary.pipeline import distributed
 from distributary.pipeline.run import run
 from tests.pipeline import cluster_job
 from tests.pipeline.test_run import contents, logs
@@ -38,8 +37,8 @@ def test_a_lost_executor_changes_nothing_and_neither_does_the_kind_of_cluster(
     )
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert "killed" in ended.stdout
-    for name in ("SAMPLE_PAIRS", "SAMPLE_SECONDS", "PAIRS_PER_BUCKET", "MOST_ROUNDS", "ENOUGH"):
-        monkeypatch.setattr(distributed, name, getattr(distributed, name))  # put back after
+    for module, name in cluster_job.SMALL:
+        monkeypatch.setattr(module, name, getattr(module, name))  # put back after
     cluster_job.small_steps()
     run(spark, cluster_job.job(*names, tmp_path / "local"))
     ours, theirs = contents(tmp_path / "cluster"), contents(tmp_path / "local")

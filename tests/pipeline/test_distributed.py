@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from distributary.cost import evaluate
 from distributary.model import Demand, plan_problems
-from distributary.pipeline import distributed
+from distributary.pipeline import distributed, first_plan, flow_store
 from distributary.pipeline.distributed import DistributedPlan, plan_on_executors
 from distributary.planning import Request, Step
 from distributary.workloads import TwoClass, two_class
@@ -28,9 +28,11 @@ def demand() -> Demand:
 def _small_steps() -> Iterator[None]:
     """A sample of a part of the flows, placed in several buckets, in few rounds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distributed, "SAMPLE_PAIRS", 100)
-        patch.setattr(distributed, "SAMPLE_SECONDS", 0.1)
-        patch.setattr(distributed, "PAIRS_PER_BUCKET", 500)
+        patch.setattr(first_plan, "SAMPLE_PAIRS", 100)
+        patch.setattr(first_plan, "SAMPLE_BYTES", 3_000)
+        patch.setattr(first_plan, "BLOCK_PAIRS", 300)
+        patch.setattr(first_plan, "GROUPS_PER_CLASS", 6)
+        patch.setattr(flow_store, "PAIRS_PER_BUCKET", 500)
         patch.setattr(distributed, "MOST_ROUNDS", 4)
         patch.setattr(distributed, "ENOUGH", -1.0)
         yield
@@ -98,21 +100,22 @@ def test_a_job_that_was_killed_goes_on_from_the_last_round(
 
     with pytest.raises(KilledError):
         plan_on_executors(*frames(spark, demand, 2), REQUEST, work, kill)
-    when = (work / "round-002" / "_SUCCESS").stat().st_mtime_ns
-    (work / "round-002" / "_SUCCESS").unlink()  # killed in the middle of its last round
-    first = (work / "round-001" / "_SUCCESS").stat().st_mtime_ns
+    when = (work / "round-002.npz").stat().st_mtime_ns
+    (work / "round-002.npz").unlink()  # killed in the middle of its last round
+    first = (work / "round-001.npz").stat().st_mtime_ns
     again = plan_on_executors(*frames(spark, demand, 2), REQUEST, work, kill)
     assert again.plan == made.plan
-    assert (work / "round-001" / "_SUCCESS").stat().st_mtime_ns == first
-    assert (work / "round-002" / "_SUCCESS").stat().st_mtime_ns > when
+    assert (work / "round-001.npz").stat().st_mtime_ns == first
+    assert (work / "round-002.npz").stat().st_mtime_ns > when
 
 
 def test_neither_partitions_nor_the_rounds_of_another_job_change_the_plan(
     spark: SparkSession, demand: Demand, made: DistributedPlan, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
-    (work / "round-000").mkdir(parents=True)
-    (work / "round-000" / "_SUCCESS").touch()
+    (work / "flows").mkdir(parents=True)
+    (work / "flows" / "store.json").touch()
+    (work / "round-000.npz").touch()
     (work / "job.json").write_text('{"seed": 77}')
     again = plan_on_executors(*frames(spark, demand, 1), REQUEST, work)
     assert again.plan == made.plan
@@ -122,7 +125,8 @@ def test_neither_partitions_nor_the_rounds_of_another_job_change_the_plan(
 def test_a_demand_that_fits_the_sample_is_still_planned(
     spark: SparkSession, demand: Demand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distributed, "SAMPLE_PAIRS", 10**6)
+    monkeypatch.setattr(first_plan, "SAMPLE_PAIRS", 10**6)
+    monkeypatch.setattr(first_plan, "SAMPLE_BYTES", 10**6)
     monkeypatch.setattr(distributed, "MOST_ROUNDS", 1)
     flat = Request(groups=5, seed=1)
     found = plan_on_executors(*frames(spark, demand, 2), flat, tmp_path / "work")

@@ -350,7 +350,6 @@ def test_content_subscriptions_become_flows(spark: SparkSession, tmp_path: Path)
 def test_interest_beyond_the_limit_of_the_driver_is_planned_on_executors(
     spark: SparkSession, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distributed, "SAMPLE_SECONDS", 0.05)
     monkeypatch.setattr(distributed, "MOST_ROUNDS", 2)
     out = tmp_path / "out"
     told = run(spark, job(logs, out, driver_limit=1_000)).manifest

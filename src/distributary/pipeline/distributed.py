@@ -4,18 +4,19 @@ The cost is a sum over groups, so groups dealt into classes are independent prob
 (`planning.classes`). Each round deals the groups anew and gives each class, with all its flows, to
 one task. The task anneals the class with the planner's kernels and keeps the result only if its
 exact cost fell; so the total cost, the sum over the classes, never rises, and no task works with
-stale counts.
+stale counts. Classes are as large as the memory of a task allows, because a flow can only move to
+the groups of its class.
 
-The start is a plan of a sample of the flows, made on the driver; each other flow then goes to the
-session that is cheapest beside the sample.
+The rounds start from a plan that is itself made in tasks (`first_plan`).
 
-Every round is a Parquet folder. A lost executor repeats its own task; a killed job continues from
-the last complete round of the same inputs. The result of a task depends on the seed, the round and
-the flows of its class, sorted by name, and not on the number of executors or partitions.
+The pairs are stored once (`flow_store`); a round is a file with the session of each flow. A lost
+executor repeats its own task; a killed job continues from the last complete step of the same
+inputs. The result of a task depends on the seed, the round and the flows of its class, and not on
+the number of executors or partitions.
 
-The driver holds the plan (flows, and receivers times the sessions they subscribe to), never the
-pairs. A task holds its class: its share of the pairs, and 5 bytes for each receiver times the
-sessions and groups of the class.
+The driver holds the plan (flows, and receivers times the sessions they subscribe to) and, for the
+groups of the start, a sample of the pairs. A task holds its class: its share of the pairs, and 5
+bytes for each receiver times the sessions and groups of the class.
 """
 
 from __future__ import annotations
@@ -23,42 +24,33 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from pyspark import Broadcast
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.cost import FilteringPrices, Totals
-from distributary.model import IndexArray, Plan
+from distributary.cost import Totals
+from distributary.model import IndexArray, IntArray, Plan, distinct
+from distributary.pipeline.first_plan import Problem, count_classes, make_first_plan, run_tasks
+from distributary.pipeline.flow_store import replace_file, store_flows
 from distributary.pipeline.writing import read_back
 from distributary.planning import Request
-from distributary.planning.best import Allowance, best
-from distributary.planning.classes import deal, part_of
-from distributary.planning.hierarchy import Maps, TwoLevelProblem
+from distributary.planning.classes import part_of
+from distributary.planning.hierarchy import Maps
 from distributary.planning.progress import Progress, Step, silent
-from distributary.planning.things import Things
-from distributary.planning.two_level import BITS, TwoLevel, settle
+from distributary.planning.two_level import BITS, TwoLevel
 
 __all__ = ["MOST_ROUNDS", "DistributedPlan", "plan_on_executors"]
 
 MOST_ROUNDS = 30
-ENOUGH = 2e-4  # of the cost: a round that saves less is the last
-HOTTEST, COLDEST = 0.1, 0.005  # of the mean cost of a flow: in the first round and the last
-QUENCH = (1.0, 0.8, 0.6, 0.45, 0.33, 0.25)  # of that heat, in the sweeps of a round
-GROUPS_PER_CLASS = 12
-SAMPLE_PAIRS = 2_000_000
-SAMPLE_SECONDS = 20.0  # of a plain machine
-PAIRS_PER_BUCKET = 1_000_000
-
-Batches = Iterator[pa.RecordBatch]
-_FLOW = "flow string, weight bigint, members array<int>"
-_PLACED = f"{_FLOW}, session int, work double"
+ENOUGH = 3e-4  # of the cost: a round that saves less is the last, or the last warm one
+HOTTEST, COOLING, COLDEST = 0.03, 0.8, 0.003  # of the first plan's mean cost of a flow
+QUENCH = (1.0, 0.5, 0.25)  # of a round's heat, in its sweeps
+_LAYOUT = 2  # of the files of a job
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,24 +62,23 @@ class DistributedPlan:
     rounds: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """What every task needs to know."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Round:
+    """The maps after a round, and their exact cost."""
 
-    n_receivers: int
-    n_sessions: int
-    n_groups: int
-    seed: int
-    prices: FilteringPrices
+    maps: Maps
+    work: float
 
-    @property
-    def n_classes(self) -> int:
-        return max(1, self.n_groups // GROUPS_PER_CLASS)
+    def save(self, path: Path) -> None:
+        session, group = self.maps.session, self.maps.group
+        replace_file(
+            path, lambda file: np.savez(file, session=session, group=group, work=self.work)
+        )
 
-    def classes(self, round_: int) -> np.ndarray[Any, Any]:
-        """The class of each group in a round."""
-        rng = np.random.default_rng([self.seed, round_])
-        return deal(self.n_groups, self.n_classes, rng)
+    @classmethod
+    def load(cls, path: Path) -> _Round:
+        with np.load(path) as told:
+            return cls(Maps(told["session"], told["group"]), float(told["work"]))
 
 
 def plan_on_executors(
@@ -98,36 +89,29 @@ def plan_on_executors(
     progress: Progress = silent,
 ) -> DistributedPlan:
     """Plan as `best` does, on executors; they must all see `work`, the folder for the rounds."""
-    spark = interest.sparkSession
+    context = interest.sparkSession.sparkContext
     _resume_or_clear(work, _identify_job(interest, rates, request))
     receivers = interest.select("receiver").distinct()
     number = F.row_number().over(Window.orderBy("receiver")) - 1
     numbered = _write_once(receivers.withColumn("n", number), work / "receivers")
     n_receivers = numbered.count()
     scale = _choose_scale(rates, n_receivers)
-    flows = _write_once(_flows(interest, rates, numbered, scale), work / "flows")
-    n_flows, pairs, total = flows.agg(
-        F.count(F.lit(1)), F.sum(F.size("members")), F.sum("weight")
-    ).collect()[0]
-    n_sessions = min(request.size.most_sessions, n_flows)
-    problem = _Problem(
-        n_receivers,
+    flows = _flows(interest, rates, numbered, scale)
+    store = store_flows(flows, n_receivers, interest.count(), work / "flows")
+    n_sessions = min(request.size.most_sessions, store.n_flows)
+    n_groups = min(request.size.groups, n_sessions)
+    problem = Problem(
+        store,
         n_sessions,
-        min(request.size.groups, n_sessions),
+        n_groups,
+        count_classes(n_receivers, n_sessions, n_groups),
         request.search.seed,
         request.linear_prices,
     )
-    group_file = work / "group.json"
-    start = work / "round-000"
-    if not (start / "_SUCCESS").exists():
-        sample, maps = _sample_plan(flows, pairs, problem)
-        group_file.write_text(json.dumps(maps.group.tolist()))
-        _place_all(flows, sample, maps, problem, pairs).write.mode("overwrite").parquet(str(start))
-    group = np.array(json.loads(group_file.read_text()), np.int32)
-    spent = _run_rounds(spark, work, problem, group, progress)
-    last = _read_round(spark, work / f"round-{len(spent) - 1:03d}")
-    plan = _collect_plan(last, numbered, group)
-    return DistributedPlan(plan, _sum_totals(plan, last, scale, total, n_receivers), tuple(spent))
+    spent = _run_rounds(context, work, problem, progress)
+    last = _Round.load(_round_file(work, len(spent) - 1)).maps
+    plan, placed = _collect_plan(context, work, problem, last, numbered)
+    return DistributedPlan(plan, _sum_totals(plan, problem, placed, scale), tuple(spent))
 
 
 def _identify_job(interest: DataFrame, rates: DataFrame, request: Request) -> dict[str, Any]:
@@ -138,6 +122,7 @@ def _identify_job(interest: DataFrame, rates: DataFrame, request: Request) -> di
         return str(frame.agg(F.sum(low.cast("decimal(38,0)"))).collect()[0][0])
 
     return {
+        "layout": _LAYOUT,
         "interest": mark(interest, "receiver", "flow"),
         "rates": mark(rates, "flow", "rate"),
         "groups": request.size.groups,
@@ -179,218 +164,141 @@ def _flows(interest: DataFrame, rates: DataFrame, numbered: DataFrame, scale: in
     return audiences.join(rates, "flow").select("flow", weight.alias("weight"), "members")
 
 
-def _sample_plan(flows: DataFrame, pairs: int, problem: _Problem) -> tuple[pa.Table, Maps]:
-    """Plan a sample of the flows, drawn by a hash of their names; at least as many as sessions."""
-    share = max(SAMPLE_PAIRS / pairs, 4 * problem.n_sessions / max(1, flows.count()))
-    if share < 1:
-        drawn = F.pmod(F.xxhash64("flow", F.lit(problem.seed)), F.lit(1_000_003))
-        flows = flows.where(drawn < F.lit(int(share * 1_000_003)))
-    # Each flow of the sample stands for 1 / share flows.
-    heavier = F.col("weight") * F.lit(max(1, round(1 / share)))
-    sample = flows.withColumn("weight", heavier).toArrow().sort_by("flow")
-    things = _build_things(sample, problem.n_receivers)
-    rng = np.random.default_rng(problem.seed)
-    sampled = TwoLevelProblem(things, problem.n_sessions, problem.n_groups, problem.prices)
-    # Without a time limit: a slow driver must not change the plan.
-    found = best(sampled, rng, Allowance(SAMPLE_SECONDS, patience=math.inf))
-    return sample, found.maps
-
-
-def _place_all(
-    flows: DataFrame, sample: pa.Table, maps: Maps, problem: _Problem, pairs: int
-) -> DataFrame:
-    """Place every flow: those of the sample as planned, the others in their cheapest session."""
-    buckets = max(1, pairs // PAIRS_PER_BUCKET)
-    context = flows.sparkSession.sparkContext
-    known = context.broadcast((sample, maps))
-    bucket = F.pmod(F.xxhash64("flow", F.lit(-1)), F.lit(buckets)).cast("int")
-    spread = flows.repartitionById(buckets, bucket)
-    return spread.mapInArrow(_make_placer(known, problem), _PLACED)
-
-
-def _make_placer(known: Broadcast[tuple[pa.Table, Maps]], problem: _Problem) -> Callable[..., Any]:
-    def place(batches: Batches) -> Batches:
-        table = _sort_rows(batches)
-        if table is None:
-            return
-        sample, maps = known.value
-        placed = dict(zip(sample["flow"].to_pylist(), maps.session.tolist(), strict=True))
-        session = np.array([placed.get(flow, -1) for flow in table["flow"].to_pylist()], np.int32)
-        new = np.flatnonzero(session < 0)
-        if len(new):
-            rest = table.take(pa.array(new)).select(sample.column_names)
-            things = _build_things(pa.concat_tables([sample, rest]), problem.n_receivers)
-            home = np.concatenate([maps.session, np.full(len(new), -1, np.int32)])
-            start = Maps(np.maximum(home, 0), maps.group)
-            found = settle(things, start, home, problem.prices, passes=2)
-            session[new] = found.session[len(sample) :]
-        yield from _emit_rows(table, session, None)
-
-    return place
+def _round_file(work: Path, round_: int) -> Path:
+    return work / f"round-{round_:03d}.npz"
 
 
 def _run_rounds(
-    spark: SparkSession,
-    work: Path,
-    problem: _Problem,
-    group: IndexArray,
-    progress: Progress,
+    context: SparkContext, work: Path, problem: Problem, progress: Progress
 ) -> list[float]:
-    """Run rounds until one saves next to nothing; return the cost after each, the start first."""
+    """Run rounds until cold ones save next to nothing; return the costs, the start's first."""
     spent: list[float] = []
     for round_ in range(MOST_ROUNDS + 1):
-        folder = work / f"round-{round_:03d}"
-        if not (folder / "_SUCCESS").exists():
-            before = _read_round(spark, work / f"round-{round_ - 1:03d}")
-            class_of = problem.classes(round_)[group]
-            sessions = {
-                "session": pa.array(np.arange(len(group), dtype=np.int32)),
-                "class": pa.array(class_of.astype(np.int32)),
-            }
-            classes = F.broadcast(spark.createDataFrame(pa.table(sessions)))
-            heat = HOTTEST * (COLDEST / HOTTEST) ** (round_ / MOST_ROUNDS)
-            improve = _make_improver(problem, group, round_, heat)
-            dealt = before.join(classes, "session").repartitionById(
-                problem.n_classes, F.col("class")
-            )
-            moved = dealt.select("flow", "weight", "members", "session").mapInArrow(
-                improve, _PLACED
-            )
-            moved.write.mode("overwrite").parquet(str(folder))
-        spent.append(_measure_work(spark, folder, problem, group))
+        path = _round_file(work, round_)
+        heat = _choose_heat(spent)
+        if not path.exists():
+            if round_:
+                unit = spent[0] / problem.store.n_flows
+                _improve_round(context, work, problem, round_, heat * unit).save(path)
+            else:
+                _Round(*make_first_plan(context, problem)).save(path)
+        spent.append(_Round.load(path).work)
         progress(Step("rounds on executors", round_, MOST_ROUNDS, spent[-1]))
-        if round_ and spent[-2] - spent[-1] < ENOUGH * spent[-2]:
+        if heat <= COLDEST and _saved_little(spent, round_):
             break
     return spent
 
 
-def _read_round(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.read.schema(_PLACED).parquet(str(folder))
+def _choose_heat(spent: list[float]) -> float:
+    """The heat of the next round: ever cooler, and coldest once a round has saved little."""
+    rounds = len(spent)
+    if any(_saved_little(spent, round_) for round_ in range(1, rounds)):
+        return COLDEST
+    return max(COLDEST, HOTTEST * COOLING ** max(0, rounds - 1))
 
 
-def _make_improver(
-    problem: _Problem, group: IndexArray, round_: int, heat: float
-) -> Callable[..., Any]:
-    """The function that improves the class of a task; `heat` is in units of a flow's mean cost."""
-
-    def improve(batches: Batches) -> Batches:
-        table = _sort_rows(batches)
-        if table is None:
-            return
-        class_of_group = problem.classes(round_)
-        where = Maps(table["session"].to_numpy().astype(np.int32), group)
-        c = int(class_of_group[group[where.session[0]]])
-        part = part_of(_build_things(table, problem.n_receivers), where, class_of_group, c)
-        state = TwoLevel(part.things, part.maps, problem.prices, len(part.groups))
-        before, found, n = state.work, part.maps, len(part.things)
-        rng = np.random.default_rng([problem.seed, round_, c])
-        for quench in QUENCH:
-            state.sweep(rng.permutation(n), rng.random(n), heat * quench * before / n)
-        state.descend_once(np.arange(n))
-        if state.work < before:
-            found, before = state.maps, state.work
-        yield from _emit_rows(table, part.sessions[found.session].astype(np.int32), before)
-
-    return improve
+def _saved_little(spent: list[float], round_: int) -> bool:
+    return round_ > 0 and spent[round_ - 1] - spent[round_] < ENOUGH * spent[round_ - 1]
 
 
-def _sort_rows(batches: Batches) -> pa.Table | None:
-    """All rows of a task, sorted by flow name; None if it has none."""
-    found = [batch for batch in batches if batch.num_rows]
-    return pa.Table.from_batches(found).sort_by("flow").combine_chunks() if found else None
+def _improve_round(
+    context: SparkContext, work: Path, problem: Problem, round_: int, heat: float
+) -> _Round:
+    """Improve each class in its own task."""
+    before = _round_file(work, round_ - 1)
+    quench = [heat * share for share in QUENCH]
+
+    def improve(c: int) -> tuple[IntArray, IndexArray, float]:
+        return _improve_class(problem, _Round.load(before).maps, round_, c, quench)
+
+    old = _Round.load(before).maps
+    session, spent = old.session.copy(), 0.0
+    for flows, found, cost in run_tasks(context, problem.n_classes, improve):
+        session[flows] = found
+        spent += cost
+    return _Round(Maps(session, old.group), spent)
 
 
-def _build_things(table: pa.Table, n_receivers: int) -> Things:
-    members = table["members"].combine_chunks()
-    sizes = members.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
-    return Things(
-        n_receivers,
-        np.concatenate(([0], np.cumsum(sizes))),
-        members.flatten().to_numpy().astype(np.int32, copy=False),
-        table["weight"].to_numpy(),
+def _improve_class(
+    problem: Problem, maps: Maps, round_: int, c: int, heats: list[float]
+) -> tuple[IntArray, IndexArray, float]:
+    """The flows of class c, their sessions after annealing, and the cost of the class."""
+    class_of_group = problem.classes(round_)
+    flows = np.flatnonzero(class_of_group[maps.flow_group] == c)
+    if not len(flows):
+        return flows, maps.session[flows], 0.0
+    things = problem.store.read_things(flows).narrow()
+    part = part_of(things, Maps(maps.session[flows], maps.group), class_of_group, c, flows)
+    state = TwoLevel(part.things, part.maps, problem.prices, len(part.groups))
+    before, n = state.work, len(flows)
+    rng = np.random.default_rng([problem.seed, round_, c])
+    for heat in heats:
+        state.sweep(rng.permutation(n), rng.random(n), heat)
+    state.descend_once(np.arange(n))
+    if state.work >= before:
+        return flows, maps.session[flows], before
+    return flows, part.sessions[state.maps.session].astype(np.int32), state.work
+
+
+def _collect_plan(
+    context: SparkContext, work: Path, problem: Problem, maps: Maps, numbered: DataFrame
+) -> tuple[Plan, IndexArray]:
+    """The plan on the driver, without empty sessions and groups; and each stored flow's session."""
+    names = problem.store.read_names().to_pylist()
+    order = np.array(sorted(range(len(names)), key=names.__getitem__))
+    compact = Maps(maps.session[order], maps.group).compact()
+    placed = np.empty(len(order), np.int32)
+    placed[order] = compact.session
+    subscriptions = _collect_subscriptions(
+        context, work / "subscriptions", problem, placed, len(compact.group)
     )
-
-
-def _emit_rows(table: pa.Table, session: IndexArray, work: float | None) -> Batches:
-    """The flows with their sessions; the first row carries the work of the class."""
-    works = [work, *[None] * (len(table) - 1)]
-    told = table.select(["flow", "weight", "members"])
-    told = told.append_column("session", pa.array(session, pa.int32()))
-    yield from told.append_column("work", pa.array(works, pa.float64())).to_batches(10_000)
-
-
-def _measure_work(spark: SparkSession, folder: Path, problem: _Problem, group: IndexArray) -> float:
-    """The exact cost after a round: the sum over its classes, or counted anew for the start."""
-    placed = _read_round(spark, folder)
-    told: float | None = placed.agg(F.sum("work")).collect()[0][0]
-    if told is not None:
-        return told
-    audience, total = _session_sums(placed, len(group))
-    members, carried = _group_sums(placed, group)
-    received, accepted = float(members @ carried), float(audience @ total)
-    return problem.prices.work(received, accepted)
-
-
-def _session_sums(placed: DataFrame, n: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    return _sums(placed.select("session", "weight", "members"), "session", n)
-
-
-def _group_sums(
-    placed: DataFrame, group: IndexArray
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    pairs = {
-        "session": pa.array(np.arange(len(group), dtype=np.int32)),
-        "group": pa.array(group.astype(np.int32)),
-    }
-    groups = F.broadcast(placed.sparkSession.createDataFrame(pa.table(pairs)))
-    frame = placed.join(groups, "session").select("group", "weight", "members")
-    return _sums(frame, "group", int(group.max()) + 1)
-
-
-def _sums(frame: DataFrame, by: str, n: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The number of receivers and the weight of each session or group."""
-    weight = frame.groupBy(by).agg(F.sum("weight").alias("total"))
-    members = frame.select(by, F.explode("members").alias("n")).distinct().groupBy(by).count()
-    audience, total = np.zeros(n), np.zeros(n)
-    for row in weight.join(members, by).toArrow().to_pylist():
-        audience[row[by]], total[row[by]] = row["count"], row["total"]
-    return audience, total
-
-
-def _collect_plan(placed: DataFrame, numbered: DataFrame, group: IndexArray) -> Plan:
-    """The plan on the driver, with sessions and groups renumbered to leave out empty ones."""
-    flows = placed.select("flow", "session").toArrow().sort_by("flow")
-    raw = flows["session"].to_numpy().astype(np.int32)
-    maps = Maps(raw, group).compact()
-    number = np.full(len(group), -1, np.int32)
-    number[raw] = maps.session
-    heard = placed.select("session", F.explode("members").alias("n")).distinct().toArrow()
-    receiver = heard["n"].to_numpy().astype(np.int32)
-    session = number[heard["session"].to_numpy()]
-    order = np.lexsort((session, receiver))
-    names = numbered.toArrow().sort_by("n")["receiver"].to_pylist()
-    return Plan(
-        tuple(names),
-        tuple(flows["flow"].to_pylist()),
-        np.arange(len(raw), dtype=np.int32),
-        maps.session,
-        maps.group,
-        receiver[order],
-        session[order],
+    receivers = numbered.toArrow().sort_by("n")["receiver"].to_pylist()
+    flows = tuple(names[flow] for flow in order.tolist())
+    every = np.arange(len(order), dtype=np.int32)
+    plan = Plan(
+        tuple(receivers), flows, every, compact.session, compact.group, *subscriptions
     )
+    return plan, placed
 
 
-def _sum_totals(plan: Plan, placed: DataFrame, scale: int, total: int, n_receivers: int) -> Totals:
-    rows = placed.select("flow", "weight", F.size("members").alias("size")).toArrow()
-    rows = rows.sort_by("flow")
-    rate = rows["weight"].to_numpy() * 2.0**-scale
-    session_rate = np.bincount(plan.placement_session, weights=rate)
+def _collect_subscriptions(
+    context: SparkContext, folder: Path, problem: Problem, placed: IndexArray, n_sessions: int
+) -> tuple[IndexArray, IndexArray]:
+    """Who subscribes to which session, ascending; tasks write files, and the driver joins them."""
+    folder.mkdir(exist_ok=True)
+    known = context.broadcast(placed)
+    n_tasks = problem.n_classes
+
+    def write(task: int) -> int:
+        own = np.flatnonzero(known.value.astype(np.int64) * n_tasks // n_sessions == task)
+        things = problem.store.read_things(own)
+        session = np.repeat(known.value[own], np.diff(things.offsets))
+        keys = distinct(things.members.astype(np.int64) * n_sessions + session)
+        replace_file(folder / f"{task:05d}.npy", lambda file: np.save(file, keys))
+        return len(keys)
+
+    sizes = run_tasks(context, n_tasks, write)
+    known.destroy()
+    keys = np.empty(sum(sizes), np.int64)
+    end = 0
+    for task, size in enumerate(sizes):
+        keys[end : end + size] = np.load(folder / f"{task:05d}.npy")
+        end += size
+    keys.sort()
+    return (keys // n_sessions).astype(np.int32), (keys % n_sessions).astype(np.int32)
+
+
+def _sum_totals(plan: Plan, problem: Problem, placed: IndexArray, scale: int) -> Totals:
+    """The totals of the plan; `placed` is the session of each flow, as they are stored."""
+    weight, sizes = problem.store.read_weights()
+    rate = weight * 2.0**-scale
+    session_rate = np.bincount(placed, weights=rate)
     group_rate = np.bincount(plan.session_group, weights=session_rate)
     _, joined = plan.group_joins()
     return Totals(
-        receivers=n_receivers,
-        received=float(group_rate[joined].sum()),
-        accepted=float(session_rate[plan.subscription_session].sum()),
-        wanted=float(rate @ rows["size"].to_numpy()),
-        sent=total * 2.0**-scale,
+        receivers=problem.store.n_receivers,
+        received=float(group_rate @ np.bincount(joined)),
+        accepted=float(session_rate @ np.bincount(plan.subscription_session)),
+        wanted=float(rate @ sizes),
+        sent=problem.store.weight * 2.0**-scale,
     )

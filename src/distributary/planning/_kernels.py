@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distributary.compiled import kernel, lowest_bit, popcount
-from distributary.model import IndexArray, IntArray
+from distributary.model import FloatArray, IndexArray, IntArray
 
 __all__ = [
     "Clusters",
@@ -21,9 +21,11 @@ __all__ = [
     "cluster_counts",
     "kmeans_pass",
     "merge_closest",
+    "place_beside",
 ]
 
 
+Flags = np.ndarray[Any, np.dtype[np.uint8]]
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
@@ -141,6 +143,39 @@ def kmeans_pass(
                 audience[nearest] += 1
             count[n, nearest] += 1
     return moves, saved
+
+
+@kernel
+def place_beside(
+    offsets: IntArray,  # IN
+    members: IndexArray,  # IN
+    weight: FloatArray,  # IN
+    present: Flags,  # IN, OUT   whether each of these receivers is in each cluster
+    audience: FloatArray,  # IN, OUT   of each cluster, with other receivers
+    total: FloatArray,  # IN, OUT
+    cluster: IndexArray,  # OUT  cluster of each thing
+) -> None:
+    """Put each new thing into its nearest cluster, the first of several, seeing earlier ones."""
+    n_clusters = len(total)
+    shared = np.zeros(n_clusters, np.int32)
+    for k in range(len(cluster)):
+        first, last = offsets[k], offsets[k + 1]
+        size, rate = last - first, weight[k]
+        shared[:] = 0
+        for at in range(first, last):
+            row = present[members[at]]
+            for c in range(n_clusters):
+                shared[c] += row[c]
+        nearest, least = 0, np.inf
+        for c in range(n_clusters):
+            distance = rate * (audience[c] - shared[c]) + total[c] * (size - shared[c])
+            if distance < least:
+                nearest, least = c, distance
+        cluster[k] = nearest
+        total[nearest] += rate
+        audience[nearest] += size - shared[nearest]
+        for at in range(first, last):
+            present[members[at], nearest] = 1
 
 
 @kernel

@@ -45,6 +45,14 @@ class Things:
         at = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
         return Things(self.n_receivers, offsets, self.members[at], self.weight[chosen])
 
+    def narrow(self) -> Things:
+        """The same things with only those receivers that want any of them, in the same order."""
+        is_heard = np.zeros(self.n_receivers, bool)
+        is_heard[self.members] = True
+        number = (np.cumsum(is_heard) - 1).astype(np.int32)
+        members = number[self.members]
+        return Things(int(is_heard.sum()), self.offsets, members, self.weight)
+
     def kinds(self) -> tuple[Things, IndexArray]:
         """Combine things with the same receivers; also return the kind of each thing.
 
