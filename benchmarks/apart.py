@@ -36,7 +36,7 @@ def job_apart(what: str, folder: Path, master: str, driver_limit: int = 0) -> di
 
 
 def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
-    conf = {"spark.ui.enabled": "false", "spark.driver.memory": "2g"}
+    conf = {"spark.ui.enabled": "false", "spark.driver.memory": "1g"}
     memory = re.search(r"local-cluster\[\d+,\d+,(\d+)\]", master)
     if memory:
         conf["spark.executor.memory"] = f"{memory[1]}m"

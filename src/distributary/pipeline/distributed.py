@@ -255,9 +255,7 @@ def _collect_plan(
     receivers = numbered.toArrow().sort_by("n")["receiver"].to_pylist()
     flows = tuple(names[flow] for flow in order.tolist())
     every = np.arange(len(order), dtype=np.int32)
-    plan = Plan(
-        tuple(receivers), flows, every, compact.session, compact.group, *subscriptions
-    )
+    plan = Plan(tuple(receivers), flows, every, compact.session, compact.group, *subscriptions)
     return plan, placed
 
 

@@ -116,9 +116,7 @@ def _keep_receivers(things: Things, is_kept: np.ndarray[Any, Any]) -> Things:
         return things
     kept = is_kept[things.members]
     before = np.concatenate(([0], np.cumsum(kept)))
-    return Things(
-        things.n_receivers, before[things.offsets], things.members[kept], things.weight
-    )
+    return Things(things.n_receivers, before[things.offsets], things.members[kept], things.weight)
 
 
 def _group_all(
