@@ -35,7 +35,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.cost import Totals
 from distributary.model import IndexArray, IntArray, Plan, distinct
-from distributary.pipeline.first_plan import Problem, count_classes, make_first_plan, run_tasks
+from distributary.pipeline.first_plan import Problem, make_first_plan, run_tasks
 from distributary.pipeline.flow_store import replace_file, store_flows
 from distributary.pipeline.writing import read_back
 from distributary.planning import Request
@@ -50,6 +50,7 @@ MOST_ROUNDS = 30
 ENOUGH = 3e-4  # of the cost: a round that saves less is the last, or the last warm one
 HOTTEST, COOLING, COLDEST = 0.03, 0.8, 0.003  # of the first plan's mean cost of a flow
 QUENCH = (1.0, 0.5, 0.25)  # of a round's heat, in its sweeps
+PAIRS_PER_TASK = 1_000_000  # about, of those that collect the subscriptions
 _LAYOUT = 2  # of the files of a job
 
 
@@ -95,22 +96,24 @@ def plan_on_executors(
     number = F.row_number().over(Window.orderBy("receiver")) - 1
     numbered = _write_once(receivers.withColumn("n", number), work / "receivers")
     n_receivers = numbered.count()
+    progress(Step("receivers numbered", 1, 1))
     scale = _choose_scale(rates, n_receivers)
     flows = _flows(interest, rates, numbered, scale)
     store = store_flows(flows, n_receivers, interest.count(), work / "flows")
+    progress(Step("flows stored", 1, 1))
     n_sessions = min(request.size.most_sessions, store.n_flows)
     n_groups = min(request.size.groups, n_sessions)
     problem = Problem(
         store,
         n_sessions,
         n_groups,
-        count_classes(n_receivers, n_sessions, n_groups),
         request.search.seed,
         request.linear_prices,
     )
     spent = _run_rounds(context, work, problem, progress)
     last = _Round.load(_round_file(work, len(spent) - 1)).maps
     plan, placed = _collect_plan(context, work, problem, last, numbered)
+    progress(Step("subscriptions collected", 1, 1))
     return DistributedPlan(plan, _sum_totals(plan, problem, placed, scale), tuple(spent))
 
 
@@ -181,7 +184,7 @@ def _run_rounds(
                 unit = spent[0] / problem.store.n_flows
                 _improve_round(context, work, problem, round_, heat * unit).save(path)
             else:
-                _Round(*make_first_plan(context, problem)).save(path)
+                _Round(*make_first_plan(context, problem, progress)).save(path)
         spent.append(_Round.load(path).work)
         progress(Step("rounds on executors", round_, MOST_ROUNDS, spent[-1]))
         if heat <= COLDEST and _saved_little(spent, round_):
@@ -206,24 +209,32 @@ def _improve_round(
 ) -> _Round:
     """Improve each class in its own task."""
     before = _round_file(work, round_ - 1)
+    old = _Round.load(before).maps
+    class_of_group = problem.deal_groups(
+        round_, np.bincount(old.group, minlength=problem.n_groups)
+    )
     quench = [heat * share for share in QUENCH]
 
     def improve(c: int) -> tuple[IntArray, IndexArray, float]:
-        return _improve_class(problem, _Round.load(before).maps, round_, c, quench)
+        rng = np.random.default_rng([problem.seed, round_, c])
+        return _improve_class(problem, _Round.load(before).maps, class_of_group, c, quench, rng)
 
-    old = _Round.load(before).maps
     session, spent = old.session.copy(), 0.0
-    for flows, found, cost in run_tasks(context, problem.n_classes, improve):
+    for flows, found, cost in run_tasks(context, int(class_of_group.max()) + 1, improve):
         session[flows] = found
         spent += cost
     return _Round(Maps(session, old.group), spent)
 
 
 def _improve_class(
-    problem: Problem, maps: Maps, round_: int, c: int, heats: list[float]
+    problem: Problem,
+    maps: Maps,
+    class_of_group: IntArray,
+    c: int,
+    heats: list[float],
+    rng: np.random.Generator,
 ) -> tuple[IntArray, IndexArray, float]:
     """The flows of class c, their sessions after annealing, and the cost of the class."""
-    class_of_group = problem.classes(round_)
     flows = np.flatnonzero(class_of_group[maps.flow_group] == c)
     if not len(flows):
         return flows, maps.session[flows], 0.0
@@ -231,7 +242,6 @@ def _improve_class(
     part = part_of(things, Maps(maps.session[flows], maps.group), class_of_group, c, flows)
     state = TwoLevel(part.things, part.maps, problem.prices, len(part.groups))
     before, n = state.work, len(flows)
-    rng = np.random.default_rng([problem.seed, round_, c])
     for heat in heats:
         state.sweep(rng.permutation(n), rng.random(n), heat)
     state.descend_once(np.arange(n))
@@ -265,7 +275,7 @@ def _collect_subscriptions(
     """Who subscribes to which session, ascending; tasks write files, and the driver joins them."""
     folder.mkdir(exist_ok=True)
     known = context.broadcast(placed)
-    n_tasks = problem.n_classes
+    n_tasks = max(1, min(n_sessions, math.ceil(problem.store.pairs / PAIRS_PER_TASK)))
 
     def write(task: int) -> int:
         own = np.flatnonzero(known.value.astype(np.int64) * n_tasks // n_sessions == task)

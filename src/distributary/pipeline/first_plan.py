@@ -26,12 +26,12 @@ from distributary.cost import FilteringPrices
 from distributary.model import IndexArray, IntArray
 from distributary.pipeline.flow_store import FlowStore
 from distributary.planning._kernels import audience_sizes, place_beside
-from distributary.planning.classes import deal
 from distributary.planning.hierarchy import Maps, sessions_in_groups
 from distributary.planning.kmeans import kmeans, random_start
+from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
 
-__all__ = ["Problem", "SampleShares", "count_classes", "make_first_plan", "run_tasks"]
+__all__ = ["Problem", "SampleShares", "deal_within", "make_first_plan", "run_tasks"]
 
 SAMPLE_PAIRS = 2_000_000
 SAMPLE_BYTES = 2**29  # of the counts of the sample's receivers by group
@@ -51,14 +51,18 @@ class Problem:
     store: FlowStore
     n_sessions: int
     n_groups: int
-    n_classes: int
     seed: int
     prices: FilteringPrices
 
-    def classes(self, round_: int) -> IntArray:
-        """The class of each group in a round."""
+    @property
+    def most_channels(self) -> int:
+        """The sessions and groups whose counts, for all receivers, fit into a task."""
+        return CLASS_BYTES // (SEAT_BYTES * self.store.n_receivers)
+
+    def deal_groups(self, round_: int, sessions: IntArray) -> IntArray:
+        """The class of each group in a round; `sessions` is how many each group has."""
         rng = np.random.default_rng([self.seed, round_])
-        return deal(self.n_groups, self.n_classes, rng)
+        return deal_within(sessions + 1, self.most_channels, GROUPS_PER_CLASS, rng)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +80,23 @@ class SampleShares:
         return cls(receivers, min(1.0, max(SAMPLE_PAIRS / (pairs * receivers), enough)))
 
 
-def count_classes(n_receivers: int, n_sessions: int, n_groups: int) -> int:
-    """The fewest classes whose counts fit into a task; fewer give better plans in fewer rounds."""
-    seats = SEAT_BYTES * n_receivers * (n_sessions + n_groups)
-    fewest = max(math.ceil(n_groups / GROUPS_PER_CLASS), math.ceil(seats / CLASS_BYTES))
-    return min(n_groups, fewest)
+def deal_within(
+    channels: IntArray, most_channels: int, most_groups: int, rng: np.random.Generator
+) -> IntArray:
+    """Deal groups at random into classes of so many channels and groups, or of one group.
+
+    Few large classes give better plans in fewer rounds than many small ones, so a class is full
+    before the next one begins.
+    """
+    most_groups = math.ceil(len(channels) / math.ceil(len(channels) / most_groups))
+    dealt = np.empty(len(channels), np.int64)
+    c = taken = members = 0
+    for group in rng.permutation(len(channels)).tolist():
+        if members and (taken + channels[group] > most_channels or members == most_groups):
+            c, taken, members = c + 1, 0, 0
+        dealt[group] = c
+        taken, members = taken + int(channels[group]), members + 1
+    return dealt
 
 
 def run_tasks(context: SparkContext, n: int, task: Callable[[int], T]) -> list[T]:
@@ -88,11 +104,17 @@ def run_tasks(context: SparkContext, n: int, task: Callable[[int], T]) -> list[T
     return context.parallelize(range(n), n).map(task).collect()
 
 
-def make_first_plan(context: SparkContext, problem: Problem) -> tuple[Maps, float]:
+def make_first_plan(
+    context: SparkContext, problem: Problem, progress: Progress = silent
+) -> tuple[Maps, float]:
     """Place every flow, and return the cost too."""
     sample, group_of_sample = _group_sample(problem)
+    progress(Step("groups of a sample", 1, 1))
     group = _group_all(context, problem, sample, group_of_sample)
-    return _make_sessions(context, problem, group)
+    progress(Step("groups of all flows", 1, 1))
+    maps, work = _make_sessions(context, problem, group)
+    progress(Step("sessions of each class", 1, 1))
+    return maps, work
 
 
 def _group_sample(problem: Problem) -> tuple[IntArray, IndexArray]:
@@ -194,9 +216,11 @@ def _make_sessions(
     context: SparkContext, problem: Problem, flow_group: IndexArray
 ) -> tuple[Maps, float]:
     """Cluster the flows of each group into its sessions, a class of groups in each task."""
-    class_of_group = problem.classes(0)
-    sizes = np.bincount(class_of_group, minlength=problem.n_classes)
-    # Each class has a range of the sessions, in proportion to its groups.
+    share = math.ceil(problem.n_sessions / problem.n_groups)
+    class_of_group = problem.deal_groups(0, np.full(problem.n_groups, share))
+    sizes = np.bincount(class_of_group)
+    # Each class has a range of the sessions, in proportion to its groups. So no group ever has
+    # more sessions than a class may have.
     bounds = np.concatenate(([0], np.cumsum(sizes))) * problem.n_sessions // problem.n_groups
     known = context.broadcast(flow_group)
 
@@ -206,7 +230,7 @@ def _make_sessions(
     session = np.zeros(len(flow_group), np.int32)
     group = np.zeros(problem.n_sessions, np.int32)
     work = 0.0
-    for c, (flows, inner, spent) in enumerate(run_tasks(context, problem.n_classes, cluster)):
+    for c, (flows, inner, spent) in enumerate(run_tasks(context, len(sizes), cluster)):
         session[flows] = bounds[c] + inner.session
         group[bounds[c] : bounds[c + 1]] = np.flatnonzero(class_of_group == c)[inner.group]
         work += spent
