@@ -1,8 +1,9 @@
 """Jobs that run in their own process, so that their memory can be measured.
 
-`python -m benchmarks.apart plan FOLDER MASTER` plans the interest and rates of a folder on
-executors. `python -m benchmarks.apart run FOLDER MASTER BYTES` runs the whole pipeline on its logs,
-with a driver that may use BYTES for planning. Both write a plan and print time and memory as JSON.
+`python -m benchmarks.apart plan FOLDER MASTER GROUPS SESSIONS` plans the interest and rates of a
+folder on executors. `python -m benchmarks.apart run FOLDER MASTER GROUPS SESSIONS BYTES` runs the
+whole pipeline on its logs, with a driver that may use BYTES for planning. Both write a plan and
+print time and memory as JSON, the first also the seconds of each step.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +24,30 @@ from distributary.pipeline.distributed import plan_on_executors
 from distributary.pipeline.job import Job
 from distributary.pipeline.run import run
 from distributary.pipeline.spark import use_spark
+from distributary.planning import Step
 
-REQUEST = Request(groups=200, sessions=2_000)
+
+@dataclass(frozen=True)
+class Size:
+    """How many groups and sessions to plan."""
+
+    groups: int
+    sessions: int
 
 
-def job_apart(what: str, folder: Path, master: str, driver_limit: int = 0) -> dict[str, Any]:
+def job_apart(
+    what: str, folder: Path, master: str, size: Size, driver_limit: int = 0
+) -> dict[str, Any]:
     """Run one of the jobs in its own process; return what it printed."""
-    words = [what, str(folder), master, str(driver_limit)]
+    words = [what, str(folder), master, str(size.groups), str(size.sessions), str(driver_limit)]
     command = [sys.executable, "-m", "benchmarks.apart", *words]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
-def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
+def main(what: str, folder: Path, master: str, size: Size, driver_limit: int) -> None:
+    request = Request(groups=size.groups, sessions=size.sessions)
     conf = {"spark.ui.enabled": "false", "spark.driver.memory": "1g"}
     memory = re.search(r"local-cluster\[\d+,\d+,(\d+)\]", master)
     if memory:
@@ -46,8 +58,9 @@ def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
         if what == "plan":
             interest = spark.read.parquet(str(folder / "interest.parquet"))
             rates = spark.read.parquet(str(folder / "rates.parquet"))
-            made = plan_on_executors(interest, rates, REQUEST, folder / "rounds")
-            result = {"rounds": len(made.rounds) - 1}
+            steps = _Steps(began)
+            made = plan_on_executors(interest, rates, request, folder / "rounds", steps)
+            result = {"rounds": len(made.rounds) - 1, "steps": steps.seconds}
             result["work"] = made.totals.received + made.totals.accepted
             result["seconds"] = time.perf_counter() - began
             write_plan(made.plan, {}, folder / "plan")
@@ -55,7 +68,7 @@ def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
             job = Job(
                 folder / "out",
                 str(folder / "publications"),
-                REQUEST,
+                request,
                 subscriptions=str(folder / "subscriptions"),
                 driver_limit=driver_limit,
             )
@@ -65,5 +78,25 @@ def main(what: str, folder: Path, master: str, driver_limit: int) -> None:
     print(json.dumps({**result, "gib": gib}))
 
 
+class _Steps:
+    """The seconds of each stage, from the reports of its end."""
+
+    def __init__(self, began: float) -> None:
+        self._last = began
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, step: Step) -> None:
+        now = time.perf_counter()
+        self.seconds[step.stage] = self.seconds.get(step.stage, 0.0) + now - self._last
+        self._last = now
+        print(f"{step.stage} {step.done}: {now:.1f} {step.best}", file=sys.stderr, flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], int((*sys.argv, 0)[4]))
+    main(
+        sys.argv[1],
+        Path(sys.argv[2]),
+        sys.argv[3],
+        Size(int(sys.argv[4]), int(sys.argv[5])),
+        int(sys.argv[6]),
+    )

@@ -1,8 +1,7 @@
-"""The pipeline: ingestion, replay, planning on executors, and how each of them scales."""
+"""The pipeline: ingestion, replay, and how they and planning on executors scale."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
 import tempfile
@@ -11,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import duckdb
@@ -21,14 +19,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from benchmarks.apart import REQUEST, job_apart
 from benchmarks.instances import floor_demand
-from benchmarks.logs import PIECE, Logs, interest_table, write_day, write_logs, write_publications
+from benchmarks.logs import PIECE, Logs, interest_table, write_logs, write_publications
 from benchmarks.measure import Section, shown_seconds
-from benchmarks.planner import _plan_apart, _write_floor
 from benchmarks.processes import cpu_seconds
 from distributary import Demand, Plan, Request, evaluate, plan
-from distributary.files import read_plan
 from distributary.pipeline import distributed as executors
 from distributary.pipeline.ingest import read_publications, read_subscriptions
 from distributary.pipeline.inputs import prepare_inputs as whole_ingest
@@ -39,7 +34,7 @@ from distributary.pipeline.interest import (
     subscription_digest,
     ties,
 )
-from distributary.pipeline.job import Job, driver_need
+from distributary.pipeline.job import Job
 from distributary.pipeline.plans import PlanTables, flooding, plan_tables, unicast
 from distributary.pipeline.rates import (
     publication_counts,
@@ -376,89 +371,6 @@ def _check_with_evaluate(
     assert flooded == round(cost.filtering.flooding_excess / 2)
 
 
-# --- planning on executors -----------------------------------------------------------------------
-
-EXECUTOR_MIB = 4096
-DRIVER_LIMIT = 2**30
-KINDS = ("driver's Python", "driver's JVM", "executor's JVM", "Python worker")
-
-
-def distributed(n_flows: int = 300_000, messages: int = 2_000_000) -> Section:
-    """Plans made on one and on two executors against the driver's; then one whole run."""
-    rows = []
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        inputs = _write_floor(n_flows, folder)
-        demand = inputs.demand
-        alone = _plan_apart(folder, "best")
-        least = _work_of(folder / "plan", demand)
-        rows.append(
-            [
-                "driver: `plan --budget 90s`",
-                f"{alone['seconds']:.0f} s",
-                "",
-                f"{least:,.0f}",
-                "1",
-                f"{alone['gib']:.2f}",
-                *["-"] * (len(KINDS) - 1),
-            ]
-        )
-        plans = []
-        for n in (1, 2):
-            result = job_apart("plan", folder, _cluster(n))
-            work = _work_of(folder / "plan", demand)
-            assert abs(work / result["work"] - 1) < 1e-6
-            plans.append((folder / "plan" / "placements.parquet").read_bytes())
-            name = f"{n} executor{'s' * (n > 1)}"
-            rows.append(_job_row(name, result, work, least))
-            shutil.rmtree(folder / "rounds")
-        assert plans[0] == plans[1]
-        write_day(folder / "day", demand, messages)
-        sizes = len(demand.interest.receivers), REQUEST.size.most_sessions, REQUEST.size.groups
-        limit = min(DRIVER_LIMIT, driver_need(demand.interest.pairs, *sizes) // 2)
-        result = job_apart("run", folder / "day", _cluster(2), limit)
-        assert result["plan"]["where"] == "executors"
-        assert result["interest"]["pairs"] == demand.interest.pairs
-        work = _work_of(folder / "day" / "out" / "plan", demand)
-        rows.append(_job_row("2 executors, the whole `run`", result, work, least))
-    return Section(
-        "Planning on executors against the driver",
-        f"{len(demand.interest.flows):,} flows x {len(demand.interest.receivers):,} receivers, "
-        f"{demand.interest.pairs:,} pairs, 200 groups, 2,000 sessions. Executors are processes "
-        f"with one core and {EXECUTOR_MIB} MiB each (`local-cluster`), on the same "
-        f"{os.cpu_count()} cores as everything else; each job runs in its own process. One "
-        "executor and two give the same placements (asserted). Cw is computed by `evaluate` at "
-        f"the demand's rates. The last row is `pipeline run` on a day of logs with {messages:,} "
-        f"messages and a driver limit of {limit / 2**30:.2g} GiB: it plans with the rates that it "
-        "measured and is priced at those of the demand. Memory is the peak of the largest "
-        "process of each kind, in GiB.",
-        ["planned by", "time", "rounds", "Cw", "over the driver's", *KINDS],
-        rows,
-    )
-
-
-def _job_row(name: str, result: dict[str, Any], work: float, least: float) -> list[str]:
-    rounds = result.get("rounds") or result["plan"]["rounds"]
-    return [
-        name,
-        f"{result['seconds']:.0f} s",
-        str(rounds),
-        f"{work:,.0f}",
-        f"{work / least:.4f}",
-        *(f"{result['gib'].get(kind, 0.0):.2f}" for kind in KINDS),
-    ]
-
-
-def _cluster(executors: int) -> str:
-    return f"local-cluster[{executors},1,{EXECUTOR_MIB}]"
-
-
-def _work_of(folder: Path, demand: Demand) -> float:
-    cost = evaluate(read_plan(folder, demand.interest).plan, demand)
-    assert cost.valid
-    return cost.filtering.work
-
-
 # --- growth --------------------------------------------------------------------------------------
 
 
@@ -610,6 +522,5 @@ SECTIONS: dict[str, Callable[[], Section]] = {
     "ingest": ingest,
     "ingest_large": ingest_large,
     "replay": replays,
-    "distributed": distributed,
     "growth": growth,
 }

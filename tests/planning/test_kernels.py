@@ -15,6 +15,7 @@ from distributary.planning._kernels import (
     cluster_counts,
     kmeans_pass,
     merge_closest,
+    place_beside,
 )
 from distributary.planning._search_kernels import (
     Covers,
@@ -87,6 +88,36 @@ def test_a_kmeans_pass_does_what_its_plain_twin_does(drawn: Clustering) -> None:
     moves, saved = state.run_pass()
     expected = reference.kmeans_pass(drawn.receivers, drawn.weight, drawn.cluster, drawn.n_clusters)
     assert (state.cluster.tolist(), moves, saved) == expected
+
+
+@given(drawn=clusterings(), known=st.integers(0, 8))
+def test_placing_beside_known_things_does_what_its_plain_twin_does(
+    drawn: Clustering, known: int
+) -> None:
+    audiences: list[set[int]] = [set() for _ in range(drawn.n_clusters)]
+    totals = [0.5] * drawn.n_clusters
+    for members, weight, c in zip(
+        drawn.receivers[:known], drawn.weight[:known], drawn.cluster[:known], strict=True
+    ):
+        audiences[c] |= members
+        totals[c] += weight
+    things = drawn.things.subset(np.arange(min(known, len(drawn.weight)), len(drawn.weight)))
+    present = np.array(
+        [[n in audience for audience in audiences] for n in range(drawn.n_receivers)], np.uint8
+    )
+    found = np.full(len(things), -1, np.int32)
+    place_beside(
+        things.offsets,
+        things.members,
+        things.weight.astype(np.float64),
+        present,
+        np.array([len(audience) for audience in audiences], np.float64),
+        np.array(totals),
+        found,
+    )
+    weights = [float(weight) for weight in drawn.weight[known:]]
+    expected = reference.place_beside(drawn.receivers[known:], weights, audiences, totals)
+    assert found.tolist() == expected
 
 
 @given(drawn=clusterings(), passes=st.integers(1, 5))

@@ -210,9 +210,7 @@ def _improve_round(
     """Improve each class in its own task."""
     before = _round_file(work, round_ - 1)
     old = _Round.load(before).maps
-    class_of_group = problem.deal_groups(
-        round_, np.bincount(old.group, minlength=problem.n_groups)
-    )
+    class_of_group = problem.deal_groups(round_, np.bincount(old.group, minlength=problem.n_groups))
     quench = [heat * share for share in QUENCH]
 
     def improve(c: int) -> tuple[IntArray, IndexArray, float]:

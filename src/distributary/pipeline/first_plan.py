@@ -31,7 +31,14 @@ from distributary.planning.kmeans import kmeans, random_start
 from distributary.planning.progress import Progress, Step, silent
 from distributary.planning.things import Things
 
-__all__ = ["Problem", "SampleShares", "deal_within", "make_first_plan", "run_tasks"]
+__all__ = [
+    "Problem",
+    "SampleShares",
+    "count_block_pairs",
+    "deal_within",
+    "make_first_plan",
+    "run_tasks",
+]
 
 SAMPLE_PAIRS = 2_000_000
 SAMPLE_BYTES = 2**29  # of the counts of the sample's receivers by group
@@ -151,7 +158,7 @@ def _group_all(
     # The sample stands for all flows.
     total *= weight.sum() / max(1.0, total.sum())
     known = context.broadcast((sample, group_of_sample, total))
-    cuts = _cut_blocks(sizes, min(BLOCK_PAIRS, max(1, BLOCK_BYTES // problem.n_groups)))
+    cuts = _cut_blocks(sizes, count_block_pairs(problem.n_groups))
 
     def place(block: int) -> IndexArray:
         return _place_block(problem, *known.value, cuts[block], cuts[block + 1])
@@ -159,6 +166,11 @@ def _group_all(
     group = np.concatenate(run_tasks(context, len(cuts) - 1, place))
     known.destroy()
     return group
+
+
+def count_block_pairs(n_groups: int) -> int:
+    """The pairs of a block: so many that the flags of its receivers by group fit into a task."""
+    return min(BLOCK_PAIRS, max(1, BLOCK_BYTES // n_groups))
 
 
 def _cut_blocks(sizes: IntArray, pairs: int) -> list[int]:

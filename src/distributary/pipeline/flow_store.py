@@ -15,6 +15,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -144,7 +145,7 @@ def _make_writer(folder: Path) -> Callable[[Batches], Batches]:
             "weight": weight,
         }
         for name, array in arrays.items():
-            replace_file(place / f"{name}.npy", lambda path, array=array: np.save(path, array))
+            replace_file(place / f"{name}.npy", partial(np.save, arr=array))
         names = table.select(["flow"])
         replace_file(place / "names.parquet", lambda path: pq.write_table(names, path))
         row = {

@@ -18,6 +18,7 @@ __all__ = [
     "merge_closest",
     "pair_profit",
     "pick",
+    "place_beside",
     "prices_of_moving",
     "regroup",
     "two_level_cost",
@@ -58,6 +59,27 @@ def kmeans_pass(
             cluster[k] = nearest
             moves += 1
     return cluster, moves, saved
+
+
+def place_beside(
+    receivers: Sequence[set[int]],
+    weight: Sequence[float],
+    audiences: Sequence[set[int]],
+    totals: Sequence[float],
+) -> list[int]:
+    """Put each new thing into its nearest cluster, the first of several, seeing earlier ones."""
+    heard, total = [set(audience) for audience in audiences], list(totals)
+    cluster = []
+    for members, rate in zip(receivers, weight, strict=True):
+        distance = [
+            rate * len(audience - members) + other * len(members - audience)
+            for audience, other in zip(heard, total, strict=True)
+        ]
+        nearest = distance.index(min(distance))
+        cluster.append(nearest)
+        heard[nearest] |= members
+        total[nearest] += rate
+    return cluster
 
 
 def merge_closest(
