@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from distributary.papers import FIGURES, Claim, run_figure, write_figure, write_index
+from distributary.papers import FIGURES, Claim, run_figure, write_figure
 from distributary.papers.milo import curves
 from tests.papers.cases import progress, quick
 
@@ -186,12 +186,3 @@ def test_a_negative_seed_is_refused() -> None:
 def test_the_verdict_counts_the_claims_that_hold(holds: tuple[bool, ...], verdict: str) -> None:
     claims = tuple(Claim("it falls", "section 9", "it does", held) for held in holds)
     assert replace(quick("tock-fig4"), claims=claims).verdict == verdict
-
-
-def test_the_index_names_every_figure_its_command_and_every_miss(tmp_path: Path) -> None:
-    figures = [quick(name) for name in FIGURES if not name.startswith(LONG)]
-    text = write_index(figures, tmp_path).read_text(encoding="utf-8")
-    for figure in figures:
-        assert f"[{figure.name}]({figure.name}.md)" in text
-        assert f"`{figure.command} --out docs/papers`" in text
-        assert all(claim.ours in text for claim in figure.claims if not claim.holds)

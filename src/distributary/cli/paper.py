@@ -37,15 +37,16 @@ def run(
     ),
     seed: Annotated[int, seed_option(RUN)] = 0,
 ) -> None:
-    """Reproduce a figure: write its table, its chart and a comparison with the paper."""
+    """Reproduce a figure: write its table, its chart and a comparison with the paper.
+
+    README.md in the same folder becomes the index of all figures there.
+    """
     if name not in ("all", *FIGURES):
         raise typer.BadParameter(f"no figure is called {name!r}; choose from {', '.join(FIGURES)}")
-    figures = []
     for chosen in FIGURES if name == "all" else [name]:
         with show_progress() as progress:
-            figures.append(run_figure(chosen, quick=quick, seed=seed, progress=progress))
-        write_figure(figures[-1], out)
-        results.print(figures[-1].text, markup=False)
+            figure = run_figure(chosen, quick=quick, seed=seed, progress=progress)
+        write_figure(figure, out)
+        results.print(figure.text, markup=False)
         results.print(f"written: {out / chosen}.csv, .svg and .md\n", markup=False)
-    if name == "all":
-        write_index(figures, out)
+        write_index(out)

@@ -12,9 +12,11 @@ from pathlib import Path
 from distributary.files.replacing import replace_file
 from distributary.papers.wording import sentence_case, table
 
-__all__ = ["DEFAULT_SEED", "Cell", "Claim", "Figure", "write_figure", "write_index"]
+__all__ = ["DEFAULT_SEED", "HOLDS", "Cell", "Claim", "Figure", "write_figure"]
 
 DEFAULT_SEED = 0
+
+HOLDS = "holds"  # the verdict on a claim, on the page
 
 Cell = str | int | float
 
@@ -112,49 +114,13 @@ def write_figure(figure: Figure, folder: str | os.PathLike[str]) -> tuple[Path, 
     return paths
 
 
-def write_index(figures: Sequence[Figure], folder: str | os.PathLike[str]) -> Path:
-    """Write README.md: each figure with its verdict, page, command and failed claims."""
-    sections = [
-        "# The papers' figures, run again",
-        "Each page compares our numbers with the paper's and with those of an independent "
-        "implementation. The numbers are in the CSV file of the same name.",
-        table(
-            ("figure", "what it shows", "verdict", "command"),
-            (
-                (
-                    f"[{figure.name}]({figure.name}.md)",
-                    f"{figure.title}; {figure.source}",
-                    f"{figure.verdict}: {_tally(figure.claims)}",
-                    f"`{figure.command} --out docs/papers`",
-                )
-                for figure in figures
-            ),
-        ),
-        "## Where we differ",
-        _misses(figures),
-    ]
-    path = Path(folder) / "README.md"
-    _write(path, "\n\n".join(sections) + "\n")
-    return path
-
-
-def _misses(figures: Sequence[Figure]) -> str:
-    missed = [
-        f"- [{figure.name}]({figure.name}.md): {claim.says} ({claim.source}). Ours: {claim.ours}."
-        for figure in figures
-        for claim in figure.claims
-        if not claim.holds
-    ]
-    return "\n".join(missed) if missed else "Nowhere: every claim checked holds."
-
-
 def _tally(claims: Sequence[Claim]) -> str:
     held = sum(claim.holds for claim in claims)
     return f"{held} of {len(claims)} claims hold"
 
 
 def _word(claim: Claim) -> str:
-    return "holds" if claim.holds else "**does not hold**"
+    return HOLDS if claim.holds else "**does not hold**"
 
 
 def _csv_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:

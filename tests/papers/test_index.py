@@ -1,0 +1,66 @@
+"""The index of figures, read back from their pages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from distributary.cli.paper import app
+from distributary.errors import InputError, OutputError
+from distributary.papers import Claim, Figure, write_figure, write_index
+from distributary.papers.index import read_page
+from tests.papers.cases import quick
+
+MISS = Claim("it falls", "section 9, Fig. 3(a)", "it rises by 3 %", holds=False)
+
+
+def with_miss(name: str = "tock-fig4") -> Figure:
+    return replace(quick(name), claims=(*quick(name).claims, MISS))
+
+
+def test_a_page_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    figure = with_miss()
+    write_figure(figure, tmp_path)
+    page = read_page(tmp_path / "tock-fig4.md")
+    assert (page.name, page.title, page.source) == (figure.name, figure.title, figure.source)
+    assert (page.command, page.claims) == (figure.command, figure.claims)
+    assert page.verdict == f"Partly reproduced: {len(figure.claims) - 1} of 5 claims hold"
+
+
+def test_the_index_names_every_page_its_command_and_every_miss(tmp_path: Path) -> None:
+    figures = [quick("adler-fig2"), with_miss()]
+    for figure in figures:
+        write_figure(figure, tmp_path)
+    text = write_index(tmp_path).read_text(encoding="utf-8")
+    for figure in figures:
+        assert f"[{figure.name}]({figure.name}.md)" in text
+        assert f"`{figure.command} --out docs/papers`" in text
+        assert all(claim.ours in text for claim in figure.claims if not claim.holds)
+    assert "it falls (section 9, Fig. 3(a)). Ours: it rises by 3 %." in text
+    assert "| Tock et al. (2005) | 5 | 4 |" in text
+
+
+def test_a_single_run_brings_the_index_up_to_date(tmp_path: Path) -> None:
+    write_figure(with_miss(), tmp_path)
+    assert "it rises by 3 %" in write_index(tmp_path).read_text(encoding="utf-8")
+    arguments = ["run", "tock-fig4", "--quick", "--out", str(tmp_path)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "it rises by 3 %" not in text
+    assert "reproduced: 4 of 4 claims hold" in text
+
+
+def test_a_readme_that_is_no_index_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# My project\n")
+    with pytest.raises(OutputError, match="is not an index of figures"):
+        write_index(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "# My project\n"
+
+
+def test_a_page_that_somebody_rewrote_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tock-fig4.md").write_text("# Notes\n\nOur own.\n")
+    with pytest.raises(InputError, match=r"tock-fig4\.md: is not a figure's page"):
+        write_index(tmp_path)
