@@ -65,7 +65,9 @@ def read_page(path: Path) -> Page:
         source=head["source"],
         verdict=head["verdict"],
         command=command["command"],
-        claims=tuple(Claim(*row[:3], holds=row[3] == HOLDS) for row in rows),
+        claims=tuple(
+            Claim(says, source, ours, verdict == HOLDS) for says, source, ours, verdict in rows
+        ),
     )
 
 
