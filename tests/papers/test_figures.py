@@ -17,11 +17,22 @@ from tests.papers.cases import progress, quick
 
 # Columns and number of rows of a quick run.
 SHAPES = {
-    "adler-fig2": (("instance", "c_inf", "fbm", "ubm", "ran", "rse", "rre", "occ", "oca"), 30),
-    "adler-fig3": (("setting", "groups", "algorithm", "instances", "overhead"), 4 * 17 * 5),
+    "adler-fig2": (
+        ("instance", "c_inf", "fbm", "ubm", "ran", "rse", "rre", "occ", "oca", "best"),
+        30,
+    ),
+    "adler-fig3": (("setting", "groups", "algorithm", "instances", "overhead"), 4 * 17 * 5 + 4),
     "adler-fig4": (
         ("flows", "groups", "algorithm", "instances", "cost", "cost_over_c_inf"),
-        4 * 5,
+        4 * 5 + 1,
+    ),
+    "adler-asymmetric": (
+        ("flows", "users", "groups", "algorithm", "instances", "cost_over_c_inf"),
+        4 * 6,
+    ),
+    "adler-weights": (
+        ("w1", "setting", "groups", "algorithm", "instances", "overhead_over_c_inf"),
+        2 * 2 * (2 * 5 + 1),
     ),
     "banavar-steps": (
         ("subscriptions", "matching", "draws", "steps", "lowest", "highest"),
@@ -74,7 +85,7 @@ SHAPES |= {
 }
 
 # Calculated a second time with the slow tests alone; the figures of the same paper tell by default.
-LONG_TWICE = ("adler-fig3", "tock-fig6", "tock-fig7")
+LONG_TWICE = ("adler-fig3", "adler-asymmetric", "adler-weights", "tock-fig6", "tock-fig7")
 
 # Whole networks are simulated for the first, and a real receiver is measured for the last: their
 # own tests try small parts of them by default.

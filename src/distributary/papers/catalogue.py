@@ -41,6 +41,8 @@ _ALL = (
     Recipe("adler-fig2", "seven algorithms against the optimum, on small instances"),
     Recipe("adler-fig3", "overhead against the number of groups, in four settings"),
     Recipe("adler-fig4", "cost as flows, users and groups grow together"),
+    Recipe("adler-asymmetric", "many flows for few users, and few flows for many"),
+    Recipe("adler-weights", "what receiving and sending cost, weighed differently"),
     Recipe("banavar-steps", "steps of link matching against one centralised match"),
     Recipe("banavar-load", "the publish rate that overloads a network of brokers"),
     Recipe("banavar-queues", "the busiest broker's queue around overload"),

@@ -30,6 +30,7 @@ __all__ = [
 
 INK = "#22272e"
 QUIET = "#8b9299"
+MOST_IN_A_ROW = 8  # of a legend; it has two rows from there on
 
 COLOURS: Mapping[str, str] = {
     "FBM": "#2f74c0",
@@ -43,6 +44,7 @@ COLOURS: Mapping[str, str] = {
     "GF": "#2f74c0",
     "IT": "#2a9179",
     "RRA": "#a5549b",
+    "best": "#8f1d14",
 }
 MARKS: Mapping[str, str] = {
     "FBM": "o",
@@ -56,6 +58,7 @@ MARKS: Mapping[str, str] = {
     "GF": "o",
     "IT": "v",
     "RRA": "D",
+    "best": "*",
 }
 
 _STYLE = {
@@ -140,8 +143,9 @@ def draw_dots(axes: Axes, algorithm: str, x: FloatArray, y: FloatArray) -> None:
     )
 
 
-def draw_legend(sheet: Sheet) -> None:
-    """Draw one legend for the whole sheet, with the labels of the first panel."""
-    first = sheet.panels[0]
-    handles, labels = first.get_legend_handles_labels()
-    first.figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+def draw_legend(sheet: Sheet, at: int = 0) -> None:
+    """Draw one legend for the whole sheet, with the labels of one of its panels."""
+    panel = sheet.panels[at]
+    handles, labels = panel.get_legend_handles_labels()
+    columns = len(labels) if len(labels) < MOST_IN_A_ROW else -(-len(labels) // 2)
+    panel.figure.legend(handles, labels, loc="outside upper center", ncols=columns)

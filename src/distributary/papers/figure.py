@@ -52,6 +52,7 @@ class Figure:
     notes: tuple[str, ...]
     quick: bool
     seed: int
+    own: str = ""  # Markdown: by how much our own algorithm is better, or where it is not
     measured: bool = False  # on this machine, rather than computed from the seed
 
     @property
@@ -86,6 +87,7 @@ class Figure:
                 ("the paper's claim", "where", "ours", "verdict"),
                 ((c.says, c.source, c.ours, _word(c)) for c in self.claims),
             ),
+            *(["## What ours adds", self.own] if self.own else []),
             "## How it was read",
             "\n".join(f"- {note}" for note in self.notes),
             "## Again",
