@@ -60,19 +60,20 @@ def demo(
     subscriptions, publications = write_day(
         floor, day, BAD_ROWS, seed, out / "logs", OutputFormat.PARQUET
     )
+    run_folder = out / "run"
     job = Job(
-        out=out / "run",
+        out=run_folder,
         subscriptions=str(subscriptions),
         publications=str(publications),
         request=request,
     )
     outcome = run_job(job, SparkOptions(), View(), compare=True)
     for page in ("report.html", "plan.html"):
-        shutil.copy(job.out / page, out / page)
-    print_run(outcome, job.out)
+        shutil.copy(run_folder / page, out / page)
+    print_run(outcome)
     results.print(f"report: {out / 'report.html'}", markup=False)
     results.print(
         f"next:   {sys.argv[0]} pipeline run --subscriptions {subscriptions} --publications "
-        f"{publications} --groups {groups} --sessions {2 * sessions} --out {job.out}",
+        f"{publications} --groups {groups} --sessions {2 * sessions} --out {run_folder}",
         markup=False,
     )

@@ -28,6 +28,7 @@ __all__ = [
     "FilterFile",
     "Json",
     "Moment",
+    "OutFolder",
     "OutputFormat",
     "ProgressFile",
     "Publications",
@@ -106,6 +107,9 @@ Json = Annotated[bool, option("Print one JSON document on stdout.", OUTPUT, "--j
 ProgressFile = Annotated[
     Path | None,
     option("File to write the progress to, as JSON lines; it is replaced.", OUTPUT, "--events"),
+]
+OutFolder = Annotated[
+    str, option("Folder to write or replace.", OUTPUT, "--out", metavar="PATH|URI")
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +22,7 @@ from distributary.cli.options import (
     SPARK,
     Json,
     Moment,
+    OutFolder,
     ProgressFile,
     Publications,
     SparkOptions,
@@ -52,6 +53,15 @@ if TYPE_CHECKING:
 __all__ = ["app", "print_run", "run_job"]
 
 PLAN_PAGE = "plan.html"
+
+OutTable = Annotated[
+    str | None,
+    option(
+        "Also write tables of Spark's catalog: DB.NAME_interest, DB.NAME_rates and so on.",
+        OUTPUT,
+        metavar="DB.NAME",
+    ),
+]
 
 app = typer.Typer(
     no_args_is_help=True, help="Plan from logs, replay logs and propose topics, on Spark."
@@ -119,12 +129,13 @@ class RunPlanner(PlannerOptions):
 
     algorithm: AlgorithmName = planning.DEFAULT_ALGORITHM
     previous: Annotated[
-        Path | None,
+        str | None,
         option(
             "Plan folder to compare with, and with --max-moves to start from.",
             SEARCH,
             "--from",
             show_default="the plan in --out",
+            metavar="PATH|URI",
         ),
     ] = None
     max_moves: Annotated[
@@ -159,6 +170,14 @@ class RunSpark(SparkOptions):
             metavar="SIZE",
         ),
     ] = ByteCount("4GiB")
+    shared: Annotated[
+        Path | None,
+        option(
+            "Folder that all machines have mounted, for planning on executors.",
+            SPARK,
+            show_default="the folder that --out is in",
+        ),
+    ] = None
 
 
 @app.command("run")
@@ -166,8 +185,9 @@ class RunSpark(SparkOptions):
 def pipeline_run(
     logs: LogOptions,
     planner: RunPlanner,
-    out: Annotated[Path, option("Folder to write or replace.", OUTPUT)],
+    out: OutFolder,
     spark: RunSpark,
+    out_table: OutTable = None,
     as_document: Json = False,
     events: ProgressFile = None,
 ) -> None:
@@ -196,6 +216,8 @@ def pipeline_run(
             max_flows=logs.max_flows,
             max_bad=float(logs.max_bad),
             previous=planner.previous,
+            out_table=out_table,
+            shared=spark.shared,
             max_moves=planner.max_moves,
             restarts=planner.restarts,
             driver_limit=int(spark.driver_limit),
@@ -204,7 +226,8 @@ def pipeline_run(
     if as_document:
         print_json(_document(outcome.manifest))
         return
-    print_run(outcome, out)
+    print_run(outcome)
+    _note_tables(out_table, outcome.manifest.get("run", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,15 +244,17 @@ class ReplayedLog(ShapeOptions):
 @app.command("replay")
 @takes_groups
 def pipeline_replay(
-    plan: Annotated[Path, typer.Argument(help="Plan folder.")],
+    plan: Annotated[str, typer.Argument(help="Plan folder.", metavar="PATH|URI")],
     log: ReplayedLog,
     spark: SparkOptions,
     interest: Annotated[
         str, option("Table of who wants which flow, with columns receiver, flow.", INPUT)
     ],
     out: Annotated[
-        Path | None, option("Folder for the tables per minute and per receiver.", OUTPUT)
+        str | None,
+        option("Folder for the tables per minute and per receiver.", OUTPUT, metavar="PATH|URI"),
     ] = None,
+    out_table: OutTable = None,
     as_document: Json = False,
     events: ProgressFile = None,
 ) -> None:
@@ -242,7 +267,7 @@ def pipeline_replay(
         spark,
         View(events),
         lambda running, _: replay_plan(
-            running, plan, log.publications, interest, window, out, shape
+            running, plan, log.publications, interest, window, out, out_table, shape
         ),
     )
     if as_document:
@@ -251,7 +276,8 @@ def pipeline_replay(
     _print_replay(document["replay"])
     _print_log_counts("publications", document["publications"])
     if out is not None:
-        results.print(f"per minute and per receiver: {out}", markup=False)
+        results.print(f"per minute and per receiver: {document['folder']}", markup=False)
+    _note_tables(out_table, document.get("run", ""))
 
 
 def run_job(job: Job, options: SparkOptions, view: View, *, compare: bool = False) -> Outcome:
@@ -267,7 +293,7 @@ def run_job(job: Job, options: SparkOptions, view: View, *, compare: bool = Fals
         page = _render_plan_page(outcome, job, compare, progress)
         if page is not None:
             (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
-        title = f"The run into {job.out.name}"
+        title = f"The run into {_name_of(job.out)}"
         rest = outcome.minutes, outcome.receivers, title, PLAN_PAGE if page else None
         page = render_run(outcome.manifest, *rest)
         (folder / "report.html").write_text(page, encoding="utf-8")
@@ -287,7 +313,7 @@ def _render_plan_page(
     if outcome.demand is None or outcome.evaluation is None:
         return None
     page = Report(
-        title=f"The plan in {job.out.name}",
+        title=f"The plan in {_name_of(job.out)}",
         demand=outcome.demand,
         plan=outcome.plan,
         evaluation=outcome.evaluation,
@@ -305,7 +331,7 @@ def _render_plan_page(
     return render_report(page)
 
 
-def print_run(outcome: Outcome, out: Path) -> None:
+def print_run(outcome: Outcome) -> None:
     """Print what the plan saves and costs, which rows were used, and the replay."""
     manifest = outcome.manifest
     if outcome.evaluation is not None:
@@ -338,7 +364,17 @@ def print_run(outcome: Outcome, out: Path) -> None:
             f"against the previous plan: {diff['moved']:,} flows move, {diff['new']:,} are new, "
             f"{diff['gone']:,} gone; {diff['join']:,} joins and {diff['leave']:,} leaves of groups"
         )
-    results.print(f"plan: {out / 'plan'}   report: {out / 'report.html'}", markup=False)
+    out = outcome.folder
+    results.print(f"plan: {out}/plan   report: {out}/report.html", markup=False)
+
+
+def _note_tables(prefix: str | None, run: str) -> None:
+    if prefix is not None:
+        results.print(f"tables: {prefix}_*   run: {run}", markup=False)
+
+
+def _name_of(out: Path | str) -> str:
+    return PurePosixPath(out).name
 
 
 def _print_log_counts(name: str, counts: Mapping[str, Any]) -> None:

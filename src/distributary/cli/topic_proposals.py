@@ -15,9 +15,9 @@ from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
     LIMITS,
-    OUTPUT,
     SEARCH,
     Json,
+    OutFolder,
     ProgressFile,
     Publications,
     SparkOptions,
@@ -67,7 +67,7 @@ class TopicLogs(ShapeOptions):
 def pipeline_topics(
     logs: TopicLogs,
     spark: SparkOptions,
-    out: Annotated[Path, option("Folder to write or replace.", OUTPUT)],
+    out: OutFolder,
     budget: Annotated[
         int,
         option(

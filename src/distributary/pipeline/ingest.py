@@ -251,7 +251,7 @@ def read_filters(
     return _judge_rows(log, faults, {"receiver": None, "filter": None})
 
 
-def read_interest(spark: SparkSession, source: str) -> Log:
+def read_interest(spark: SparkSession, source: str | Source) -> Log:
     """Interest as a table of its own, from wherever a log could come."""
     log = open_log(spark, "interest", source, LogColumns(("receiver", "flow")))
     faults = [(_is_blank("receiver"), Reason.NO_RECEIVER), (_is_blank("flow"), Reason.NO_FLOW)]

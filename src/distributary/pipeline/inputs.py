@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from distributary.errors import InputError
 from distributary.pipeline.content import content_flows
 from distributary.pipeline.content_folder import write_content
+from distributary.pipeline.folders import OutputFolder
 from distributary.pipeline.ingest import (
     Log,
     RowCounts,
@@ -57,8 +57,9 @@ class Inputs:
     facts: dict[str, Any]
 
 
-def prepare_inputs(spark: SparkSession, job: Job, folder: Path, stage: Path) -> Inputs:
+def prepare_inputs(spark: SparkSession, job: Job, folder: OutputFolder) -> Inputs:
     """Read the logs of a job and write its interest, rates and quarantine into `folder`."""
+    stage = folder.stage
     say(spark, "opening the logs")
     publications = read_publications(
         spark,
@@ -68,7 +69,7 @@ def prepare_inputs(spark: SparkSession, job: Job, folder: Path, stage: Path) -> 
         shape=job.shapes.publications,
     )
     if job.filters is not None:
-        return _prepare_content(spark, job, publications, folder, stage)
+        return _prepare_content(spark, job, publications, folder)
     subscriptions = read_subscriptions(
         spark, str(job.subscriptions), job.window, shape=job.shapes.subscriptions
     )
@@ -115,9 +116,10 @@ def prepare_inputs(spark: SparkSession, job: Job, folder: Path, stage: Path) -> 
 
 
 def _prepare_content(
-    spark: SparkSession, job: Job, publications: Log, folder: Path, stage: Path
+    spark: SparkSession, job: Job, publications: Log, folder: OutputFolder
 ) -> Inputs:
     """Make flows of the sets of filters that events match; the filters' owners want them."""
+    stage = folder.stage
     filters = read_filters(spark, str(job.filters), shape=job.shapes.filters)
     say(spark, "matching the filters")
     with report_read_faults(publications.source.path):
@@ -136,7 +138,7 @@ def _prepare_content(
     facts["filters"] = _account_filters(filters, content.quarantine, folder, job.max_bad)
     facts["content"] = content.counts()
     say(spark, "writing the interest")
-    interest = _write_interest(write_content(content, folder / "content"), folder, facts)
+    interest = _write_interest(write_content(content, folder.local / "content"), folder, facts)
     say(spark, "writing the rates")
     digest = stage_frame(
         publication_digest(_as_rows(used), job.rate_half_life, job.peak_window),
@@ -158,7 +160,7 @@ def _as_rows(used: DataFrame) -> DataFrame:
 
 
 def _account_filters(
-    filters: Log, refused: DataFrame, folder: Path, max_bad: float
+    filters: Log, refused: DataFrame, folder: OutputFolder, max_bad: float
 ) -> dict[str, Any]:
     rows = filters.rows.groupBy("reason").count().collect()
     reasons = {row["reason"]: row["count"] for row in rows if row["reason"] is not None}
@@ -175,7 +177,7 @@ def _account_filters(
     return counts_document(filters, counts)
 
 
-def _account_rows(log: Log, counts: RowCounts, folder: Path) -> dict[str, Any]:
+def _account_rows(log: Log, counts: RowCounts, folder: OutputFolder) -> dict[str, Any]:
     """Write the bad rows of a log and check that no row is lost or counted twice."""
     with report_read_faults(log.source.path):
         written = _write_quarantine(log.name, log.quarantined, folder, counts)
@@ -197,11 +199,11 @@ def counts_document(log: Log, counts: RowCounts) -> dict[str, Any]:
     }
 
 
-def _write_quarantine(log: str, bad: DataFrame, folder: Path, counts: RowCounts) -> int:
+def _write_quarantine(log: str, bad: DataFrame, folder: OutputFolder, counts: RowCounts) -> int:
     """Write a log's bad rows to the quarantine, if it has any; return their number."""
     if not counts.quarantined:
         return 0
-    path = folder / "quarantine" / f"log={log}"
+    path = folder.tables / "quarantine" / f"log={log}"
     sort_parts(bad.drop("log"), counts.quarantined, "raw", "file", "reason").parquet(str(path))
     return count_rows(path)
 
@@ -233,8 +235,8 @@ def _find_latest(state: DataFrame) -> datetime | None:
     return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
 
 
-def _write_interest(interest: DataFrame, folder: Path, facts: dict[str, Any]) -> DataFrame:
-    interest = write_parts(interest, folder / "interest", "receiver", "flow")
+def _write_interest(interest: DataFrame, folder: OutputFolder, facts: dict[str, Any]) -> DataFrame:
+    interest = write_parts(interest, folder.tables / "interest", "receiver", "flow")
     pairs, receivers, flows = interest.agg(
         F.count(F.lit(1)), F.count_distinct("receiver"), F.count_distinct("flow")
     ).collect()[0]
@@ -247,7 +249,7 @@ def _write_interest(interest: DataFrame, folder: Path, facts: dict[str, Any]) ->
     return interest
 
 
-def _write_rates(rates: DataFrame, folder: Path) -> DataFrame:
+def _write_rates(rates: DataFrame, folder: OutputFolder) -> DataFrame:
     """Write the rates for all readers: unknown sizes as the mean, unknown peaks as the rate."""
     mean, sized, peaked = rates.agg(
         F.avg("size"), F.min(F.coalesce("size", F.lit(1.0))), F.count("peak")
@@ -259,4 +261,4 @@ def _write_rates(rates: DataFrame, folder: Path) -> DataFrame:
     if peaked:
         rates = rates.withColumn("peak", F.greatest(F.coalesce("peak", "rate"), F.col("rate")))
         columns.append("peak")
-    return write_parts(rates.select(*columns), folder / "rates", "flow")
+    return write_parts(rates.select(*columns), folder.tables / "rates", "flow")

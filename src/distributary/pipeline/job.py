@@ -27,14 +27,18 @@ _BYTES_PER_PAIR, _BYTES_PER_SEAT = 140, 5
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run: the logs, how to make interest, rates and a plan of them, and the output folder.
+    """A run: the logs, how to make interest, rates and a plan of them, and the output.
+
+    `out` is a folder, by its path or URI; tables of a catalog whose names begin with `out_table`
+    are written as well. `shared` is a folder that all machines have mounted, for planning on
+    executors; by default the one that `out` is in.
 
     Interest comes from either `subscriptions` or `filters`. `previous` is the plan to compare with,
     and to start from if the moves are limited; by default the plan in `out`, if there is one.
     `shapes` says how the logs are written. `count` is what rates, costs and caps count.
     """
 
-    out: Path
+    out: Path | str
     publications: str
     request: Request
     subscriptions: str | None = None
@@ -48,7 +52,9 @@ class Job:
     count: Unit = "messages"
     max_flows: int = 1_000
     max_bad: float = 1.0
-    previous: Path | None = None
+    previous: Path | str | None = None
+    out_table: str | None = None
+    shared: Path | None = None
     max_moves: int | None = None
     restarts: int = 1
     driver_limit: int = DRIVER_LIMIT
@@ -109,7 +115,10 @@ class StreamJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """The outcome of a run; `demand` and `evaluation` are None if executors made the plan."""
+    """The outcome of a run; `demand` and `evaluation` are None if executors made the plan.
+
+    `folder` is where the output is: a version of it, on stores that have versions.
+    """
 
     manifest: dict[str, Any]
     plan: Plan
@@ -117,6 +126,7 @@ class Outcome:
     evaluation: Evaluation | None
     minutes: Any
     receivers: Any
+    folder: str = ""
 
 
 def _check_following(request: Request, max_moves: int) -> None:

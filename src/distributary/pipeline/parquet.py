@@ -19,7 +19,8 @@ from pyspark.sql.types import LongType, StructType, TimestampNTZType, TimestampT
 
 from distributary.errors import InputError
 from distributary.pipeline.schemas import quote_name
-from distributary.pipeline.sources import Source, full_message, hadoop_path, plain_path
+from distributary.pipeline.sources import Source, full_message, plain_path
+from distributary.pipeline.stores import hadoop_path
 
 __all__ = ["PLACE", "read_parquet"]
 

@@ -6,8 +6,8 @@ in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from distributary.errors import InputError
 from distributary.model import Plan
 from distributary.pipeline.schemas import PLACEMENTS, PLAN_SUBSCRIPTIONS, SESSIONS, UNICAST
+from distributary.pipeline.stores import LITERAL_PATHS, Place
 
 __all__ = ["PlanTables", "flooding", "plan_tables", "read_plan_tables", "unicast"]
 
@@ -96,7 +97,7 @@ def unicast(interest: DataFrame) -> PlanTables:
     )
 
 
-def read_plan_tables(spark: SparkSession, folder: Path) -> PlanTables:
+def read_plan_tables(spark: SparkSession, folder: Place) -> PlanTables:
     """The tables of a plan folder, in any format; the table of unicast pairs may be missing."""
     return PlanTables(
         _read_plan_table(spark, folder, "placements", PLACEMENTS),
@@ -107,15 +108,17 @@ def read_plan_tables(spark: SparkSession, folder: Path) -> PlanTables:
 
 
 def _read_plan_table(
-    spark: SparkSession, folder: Path, name: str, schema: StructType, *, may_lack: bool = False
+    spark: SparkSession, folder: Place, name: str, schema: StructType, *, may_lack: bool = False
 ) -> DataFrame:
     columns = [F.col(field.name).cast(field.dataType) for field in schema.fields]
-    for path in sorted(folder.glob(f"{name}.*")):
+    reader = spark.read.options(**LITERAL_PATHS)
+    found: Iterable[Place] = folder.glob(f"{name}.*")
+    for path in sorted(found, key=str):
         if path.suffix == ".parquet":
-            return spark.read.parquet(str(path)).select(*columns)
+            return reader.parquet(str(path)).select(*columns)
         if path.suffix == ".csv":
-            return spark.read.csv(str(path), header=True).select(*columns)
-        return spark.read.json(str(path)).select(*columns)
+            return reader.csv(str(path), header=True).select(*columns)
+        return reader.json(str(path)).select(*columns)
     if may_lack:
         return spark.createDataFrame([], schema)
     raise InputError(f"the plan has no {name}", path=str(folder), remedy="plan again")

@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from distributary.errors import InputError
 from distributary.files.csv_records import csv_records
 from distributary.pipeline.spark import spark_message
+from distributary.pipeline.stores import hadoop_path, is_uri, resolve_place
+from distributary.pipeline.versions import Pointers
 
 __all__ = [
     "Source",
     "first_record",
     "full_message",
-    "hadoop_path",
     "plain_path",
     "report_read_faults",
     "resolve_source",
@@ -58,11 +59,11 @@ class Source:
     lines: DataFrame | None = field(default=None, repr=False)
 
 
-def resolve_source(spark: SparkSession, source: str) -> Source:
+def resolve_source(spark: SparkSession, source: str, pointers: Pointers | None = None) -> Source:
     """Find the files or the table that a path or name stands for."""
     if source.startswith("table:"):
         return _resolve_table(spark, source.removeprefix("table:"), forced=True)
-    files = _list_files(spark, source)
+    files = _list_files(spark, source, pointers or Pointers())
     if files is None:
         if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*|(`[^`]+`\.?)+", source):
             return _resolve_table(spark, source, forced=False)
@@ -173,18 +174,9 @@ def _detect_format(file: str) -> Literal["parquet", "csv", "json"] | None:
     return "json" if name.endswith((".jsonl", ".json")) else None
 
 
-def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
-    """A path as a Hadoop object, and its file system."""
-    jvm: Any = spark.sparkContext._jvm
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    return place, place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-
-
-def _list_files(spark: SparkSession, path: str) -> list[str] | None:
+def _list_files(spark: SparkSession, path: str, pointers: Pointers) -> list[str] | None:
     """All files at a path, in a folder or matching a pattern, sorted; None if there is nothing."""
-    if not path or (
-        ":" in path.split("/")[0] and "://" not in path and not path.startswith("file:")
-    ):
+    if not path or (":" in path.split("/")[0] and not is_uri(path)):
         return None
     try:
         place, system = hadoop_path(spark, path)
@@ -192,8 +184,10 @@ def _list_files(spark: SparkSession, path: str) -> list[str] | None:
         if matched is None:
             found = system.globStatus(place)
             matched = [one.getPath() for one in found or ()]
-            if not matched:
-                return None
+        if not matched:
+            asked = resolve_place(spark, path)
+            followed = pointers.follow(asked)
+            return None if followed == asked else _list_files(spark, str(followed), pointers)
         files = []
         for one in matched:
             listing = system.listFiles(one, True)

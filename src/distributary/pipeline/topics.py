@@ -7,7 +7,6 @@ adopt a proposal only if their own estimate agrees.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -28,8 +27,10 @@ from distributary.pipeline.folders import fill_folder
 from distributary.pipeline.ingest import TimeWindow
 from distributary.pipeline.inputs import prepare_inputs
 from distributary.pipeline.job import Job
+from distributary.pipeline.places import resolve_output
 from distributary.pipeline.shapes import LogShapes
 from distributary.pipeline.steps import say
+from distributary.pipeline.stores import Place, copy_to_local, remove_folder
 from distributary.pipeline.writing import write_arrow, write_json
 from distributary.planning import Request
 from distributary.planning.topics import Planner, Proposal, proposals
@@ -56,7 +57,7 @@ class Clusters:
 class TopicJob:
     """What to propose clusters from; `interval` is how often a channel is maintained."""
 
-    out: Path
+    out: Path | str
     subscriptions: str
     publications: str
     budget: int
@@ -80,25 +81,27 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
         shapes=job.shapes,
     )
     present = _read_clusters(job.clusters)  # first, as what is wrong with them is soon found
-    with fill_folder(spark, job.out, _is_ours, "proposals") as folder:
-        stage = folder / ".work"
-        told = prepare_inputs(spark, logs, folder, stage).facts
+    place = resolve_output(spark, job.out)
+    with fill_folder(spark, place, _is_ours, "proposals") as folder:
+        told = prepare_inputs(spark, logs, folder).facts
         say(spark, "proposing clusters")
-        interest = read_interest(folder / "interest").value
-        rates = _scale_rates(read_rates(folder / "rates").value, job.interval)
+        with copy_to_local(folder.tables / "interest") as copy:
+            interest = read_interest(copy).value
+        with copy_to_local(folder.tables / "rates") as copy:
+            rates = _scale_rates(read_rates(copy).value, job.interval)
         _check_size(interest)
         clustering = _build_clustering(interest, present)
         found = proposals(interest, rates, clustering, job.budget, job.planner)
         say(spark, "writing the proposals")
-        _write_proposals(found, interest, folder)
+        _write_proposals(found, interest, folder.local)
         document = {**told, **_describe_proposals(found, interest, rates, clustering, job)}
-        shutil.rmtree(stage, ignore_errors=True)
-        write_json(folder / MANIFEST, document)
+        remove_folder(folder.stage)
+        write_json(folder.local / MANIFEST, document)
     say(spark, None)
     return document
 
 
-def _is_ours(folder: Path) -> bool:
+def _is_ours(folder: Place) -> bool:
     return (folder / MANIFEST).is_file()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F  # noqa: N812
+
+from distributary.pipeline.folders import OutputFolder
+from distributary.pipeline.stores import LITERAL_PATHS, Place, remove_folder
 
 __all__ = [
     "count_rows",
@@ -27,29 +29,32 @@ __all__ = [
 _ROWS_PER_FILE = 2_000_000
 
 
-def stage_frame(frame: DataFrame, path: Path) -> DataFrame:
+def stage_frame(frame: DataFrame, path: Place) -> DataFrame:
     """Write the frame to a Parquet folder and read it back, so that it is computed once."""
     frame.write.parquet(str(path))
     return read_back(frame, path)
 
 
-def write_parts(frame: DataFrame, path: Path, key: str, *more: str) -> DataFrame:
+def write_parts(frame: DataFrame, path: Place, key: str, *more: str) -> DataFrame:
     """Write a sorted table in files that depend on its rows alone, not on the partitioning."""
     unsorted = path.parent / ".work" / f"unsorted-{path.parent.name}-{path.name}"
     rows = stage_frame(frame, unsorted)
     sort_parts(rows, count_rows(unsorted), key, *more).parquet(str(path))
-    shutil.rmtree(unsorted)
+    remove_folder(unsorted)
     return read_back(frame, path)
 
 
-def read_back(frame: DataFrame, path: Path) -> DataFrame:
+def read_back(frame: DataFrame, path: Place) -> DataFrame:
     """Read what was written of a frame; as its schema is known, Spark need not look for it."""
-    return frame.sparkSession.read.schema(frame.schema).parquet(str(path))
+    reader = frame.sparkSession.read.schema(frame.schema).options(**LITERAL_PATHS)
+    return reader.parquet(str(path))
 
 
-def count_rows(folder: Path) -> int:
+def count_rows(folder: Place) -> int:
     """The number of rows of a table, from its files' footers."""
-    return sum(int(pq.read_metadata(part).num_rows) for part in folder.glob("part-*"))
+    if isinstance(folder, Path):
+        return sum(int(pq.read_metadata(part).num_rows) for part in folder.glob("part-*"))
+    return folder.spark.read.options(**LITERAL_PATHS).parquet(str(folder)).count()
 
 
 def sort_parts(frame: DataFrame, rows: int, key: str, *more: str) -> DataFrameWriter:
@@ -67,13 +72,21 @@ def write_arrow(table: Any, path: Path) -> None:
     pq.write_table(pa.Table.from_batches(table.to_batches(), table.schema), path)
 
 
-def tidy(folder: Path) -> None:
-    """Remove Spark's marker files and give part files plain names."""
-    shutil.rmtree(folder / ".work", ignore_errors=True)
-    for file in folder.rglob("*"):
+def tidy(folder: OutputFolder) -> None:
+    """Remove what is not part of the output, such as Spark's marker files.
+
+    On this machine's disk part files get plain names. Other stores would copy them for that.
+    """
+    remove_folder(folder.stage)
+    if not isinstance(folder.tables, Path):
+        for path, _ in folder.tables.list_files():
+            if path.name == "_SUCCESS":
+                path.remove()
+        return
+    for file in folder.local.rglob("*"):
         if file.name.endswith(".crc") or file.name == "_SUCCESS":
             file.unlink()
-    for parent in {file.parent for file in folder.rglob("part-*")}:
+    for parent in {file.parent for file in folder.local.rglob("part-*")}:
         for number, file in enumerate(sorted(parent.glob("part-*"))):
             file.rename(parent / f"part-{number:05d}.parquet")
 
