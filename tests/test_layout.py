@@ -59,7 +59,7 @@ def test_a_room_knows_only_the_rooms_above_it(room: str) -> None:
 
 # Machines take events and the time and return actions; shells, in packages named by their
 # transport, do the rest. One module takes over files that former versions wrote.
-MACHINES = ("content", "delivery", "topics", "topics/overlay", "machines/virtual")
+MACHINES = ("content", "delivery", "topics", "topics/overlay", "topics/peer", "machines/virtual")
 STORAGE = {"topics/journal.py"}
 OUTSIDE = {
     *("asyncio", "concurrent", "multiprocessing", "queue", "selectors", "signal", "socket", "ssl"),
