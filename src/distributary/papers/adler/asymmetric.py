@@ -12,8 +12,10 @@ from distributary.papers.adler.fig4 import GROUPS_SHARE, PARAMS
 from distributary.papers.adler.instances import (
     ACTIVE,
     BEYOND_CHANCE,
+    BUDGET_S,
     HEURISTICS,
     OURS,
+    QUICK_BUDGET_S,
     draw_instance,
     lead,
     price_algorithm,
@@ -90,6 +92,7 @@ def _groups(flows: int) -> int:
 
 def _ratios(shapes: tuple[Shape, ...], quick: bool, seed: int, progress: Progress) -> Ratios:
     n = QUICK_INSTANCES if quick else INSTANCES
+    budget_s = QUICK_BUDGET_S if quick else BUDGET_S
     ratio = {shape: {a: np.empty(n) for a in (*HEURISTICS, OURS)} for shape in shapes}
     todo = [(shape, instance) for shape in shapes for instance in range(n)]
     for done, ((flows, users), instance) in enumerate(todo):
@@ -98,7 +101,7 @@ def _ratios(shapes: tuple[Shape, ...], quick: bool, seed: int, progress: Progres
         demand, start = draw_instance(params, seed, flows, users, instance)
         for algorithm, found in ratio[flows, users].items():
             channel = (
-                price_ours(demand, _groups(flows), start)
+                price_ours(demand, _groups(flows), start, budget_s=budget_s)
                 if algorithm == OURS
                 else price_algorithm(demand, algorithm, _groups(flows), start)
             )

@@ -11,8 +11,10 @@ from distributary.model import FloatArray
 from distributary.papers.adler.instances import (
     ACTIVE,
     BEYOND_CHANCE,
+    BUDGET_S,
     HEURISTICS,
     OURS,
+    QUICK_BUDGET_S,
     begin_at,
     draw_instance,
     lead,
@@ -127,13 +129,15 @@ def _overhead(n: int, seed: int, progress: Progress) -> Overhead:
 def _ours(quick: bool, seed: int, progress: Progress) -> Ours:
     n = QUICK_OUR_INSTANCES if quick else OUR_INSTANCES
     groups = QUICK_OUR_GROUPS if quick else OUR_GROUPS
+    budget_s = QUICK_BUDGET_S if quick else BUDGET_S
     ours = {setting: {k: np.empty(n) for k in groups} for setting in SETTINGS}
     for place, (setting, params) in enumerate(SETTINGS.items()):
         for instance in range(n):
             progress(Step("instances", place * n + instance, len(SETTINGS) * n))
             demand, start = draw_instance(params, seed, instance)
             for k in groups:
-                ours[setting][k][instance] = price_ours(demand, k, start).overhead
+                channel = price_ours(demand, k, start, budget_s=budget_s)
+                ours[setting][k][instance] = channel.overhead
     progress(Step("instances", len(SETTINGS) * n, len(SETTINGS) * n))
     return ours
 

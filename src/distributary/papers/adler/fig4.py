@@ -11,8 +11,10 @@ from distributary.model import FloatArray
 from distributary.papers.adler.instances import (
     ACTIVE,
     BEYOND_CHANCE,
+    BUDGET_S,
     HEURISTICS,
     OURS,
+    QUICK_BUDGET_S,
     begin_at,
     draw_instance,
     lead,
@@ -123,13 +125,14 @@ def _ours(
     """C and C/C_inf of ours by instance, at some of the sizes."""
     n = QUICK_OUR_INSTANCES if quick else OUR_INSTANCES
     sizes = QUICK_OUR_SIZES if quick else OUR_SIZES
+    budget_s = QUICK_BUDGET_S if quick else BUDGET_S
     ours = {size: (np.empty(n), np.empty(n)) for size in sizes}
     for at, (size, (cost, ratio)) in enumerate(ours.items()):
         progress(Step("instances", at, len(sizes)))
         for instance in range(n):
             params = replace(PARAMS, flows=size, receivers=size)
             demand, start = draw_instance(params, seed, size, instance)
-            channel = price_ours(demand, _groups(size), start)
+            channel = price_ours(demand, _groups(size), start, budget_s=budget_s)
             cost[instance], ratio[instance] = channel.cost, channel.cost / channel.lower_bound
     progress(Step("instances", len(sizes), len(sizes)))
     return ours

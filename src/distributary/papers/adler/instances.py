@@ -14,12 +14,14 @@ from distributary.workloads import TwoClass, two_class
 __all__ = [
     "ACTIVE",
     "BEYOND_CHANCE",
+    "BUDGET_S",
     "CHANCE",
     "EQUAL",
     "EXACT",
     "HEURISTICS",
     "MERGES",
     "OURS",
+    "QUICK_BUDGET_S",
     "begin_at",
     "draw_instance",
     "lead",
@@ -47,7 +49,8 @@ BEYOND_CHANCE = (
 
 EQUAL = ChannelPrices()  # 1 and 1: the paper's w1 = w2
 PATIENCE = 1000.0  # a busy machine must not change a figure
-BUDGET_S = 1.0  # for ours; a user's plan has 30 s unless told otherwise
+# For ours; a user's plan has 30 s unless told otherwise.
+BUDGET_S, QUICK_BUDGET_S = 1.0, 0.05
 
 
 def draw_instance(params: TwoClass, seed: int, *which: int) -> tuple[Demand, int]:
@@ -75,7 +78,8 @@ def price_ours(
     groups: int,
     seed: int,
     prices: ChannelPrices = EQUAL,
-    budget_s: float = BUDGET_S,
+    *,
+    budget_s: float,
 ) -> ChannelCost:
     """The cost of the plan that our own planner finds in a short time, each flow in one group."""
     request = Request(

@@ -13,7 +13,9 @@ from distributary.papers.adler.fig3 import DENSE, SETTINGS
 from distributary.papers.adler.instances import (
     ACTIVE,
     BEYOND_CHANCE,
+    BUDGET_S,
     OURS,
+    QUICK_BUDGET_S,
     draw_instance,
     lead,
     price_algorithm,
@@ -46,7 +48,8 @@ def weights(
     """Overhead of both merges as sending counts more and more."""
     chosen = QUICK_WEIGHTS if quick else WEIGHTS
     n = QUICK_INSTANCES if quick else INSTANCES
-    found, ours = _run(chosen, n, seed, progress)
+    budget_s = QUICK_BUDGET_S if quick else BUDGET_S
+    found, ours = _run(chosen, n, budget_s, seed, progress)
     return Figure(
         name="adler-weights",
         title="What receiving and sending cost, weighed differently",
@@ -90,7 +93,7 @@ def weights(
 
 
 def _run(
-    chosen: tuple[float, ...], n: int, seed: int, progress: Progress
+    chosen: tuple[float, ...], n: int, budget_s: float, seed: int, progress: Progress
 ) -> tuple[Overheads, Ours]:
     found = {
         w1: {s: {a: np.empty((n, len(GROUPS))) for a in ALGORITHMS} for s in DENSE} for w1 in chosen
@@ -107,7 +110,7 @@ def _run(
                     cost = price_algorithm(demand, algorithm, k, start, prices)
                     by = found[w1][setting][algorithm]
                     by[instance, at] = cost.overhead / cost.lower_bound
-            cost = price_ours(demand, SHOWN, start, prices)
+            cost = price_ours(demand, SHOWN, start, prices, budget_s=budget_s)
             ours[w1][setting][instance] = cost.overhead / cost.lower_bound
     progress(Step("weights", len(todo), len(todo)))
     return found, ours
