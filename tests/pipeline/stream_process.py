@@ -1,11 +1,15 @@
-"""One stream to its end, in a process that can be killed: `python -m ... FOLDER`.
+"""One stream to its end, in a process that can be killed: `python -m ... FOLDER OUT [STEP NTH]`.
 
-Says on stdout which step it is about to do, so that whoever kills it knows how far it came.
+Says on stdout which step it is about to do, so that whoever kills it knows how far it came. With a
+step it kills itself and its Spark when the step comes for the nth time.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,9 +38,20 @@ def small_job(folder: Path, out: str = "out", **changes: object) -> StreamJob:
     return StreamJob(**{**settings, **changes})  # type: ignore[arg-type]
 
 
+def _run(folder: str, out: str, last: str = "", nth: str = "0") -> None:
+    reached = Counter[str]()
+
+    def step(name: str) -> None:
+        print(name, flush=True)
+        reached[name] += 1
+        if name == last and reached[name] == int(nth):
+            os.killpg(0, signal.SIGKILL)
+
+    with use_spark(MASTER, SETTINGS) as session:
+        stream(session, small_job(Path(folder), out), StreamHooks(step=step))
+
+
 if __name__ == "__main__":
     for constant, value in SMALL_SLICES.items():
         setattr(buckets, constant, value)
-    with use_spark(MASTER, SETTINGS) as session:
-        hooks = StreamHooks(step=lambda name: print(name, flush=True))
-        stream(session, small_job(Path(sys.argv[1])), hooks)
+    _run(*sys.argv[1:])

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.pipeline import buckets
+from distributary.pipeline.buckets import BucketTable
 from distributary.pipeline.kept_state import BatchRows, KeptState, rate_span
 from distributary.pipeline.kept_tables import ACTIONS, IDS, SLOTS
 from distributary.pipeline.ledger import Ledger, LedgerState
@@ -90,6 +91,36 @@ def test_batches_and_restarts_do_not_change_what_is_known(
                 if restart:
                     kept = KeptState(job, ledger, lambda name: None)
                 check_demand(kept, ledger.state, plain)
+
+
+def test_a_batch_reads_no_table_and_looks_up_only_actions_at_one_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, asked = PlainStream(), []
+    plain.take_messages({("a", 5): 2})
+
+    def act(*rows: tuple[str, int, bool]) -> None:
+        actions = [
+            {"receiver": receiver, "flow": "a", "ts": ts, "on": on, "file": "0", "block": 0}
+            | {"line": line, "key": key_of(receiver, "a")}
+            for line, (receiver, ts, on) in enumerate(rows)
+        ]
+        apply_batch(kept, ledger, actions, {("a", 5): 2}, plain)
+
+    def find(table: BucketTable, keys: Any) -> Any:
+        asked.append(keys.tolist())
+        return find_stored(table, keys)
+
+    with Ledger(small_job(tmp_path).out).open() as ledger:
+        kept = KeptState(small_job(tmp_path), ledger, lambda name: None)
+        act(("a", 1, True), ("b", 1, True), ("c", 1, True))
+        find_stored = BucketTable.find
+        monkeypatch.setattr(BucketTable, "read", lambda *_: pytest.fail("a whole table"))
+        monkeypatch.setattr(BucketTable, "find", find)
+        act(("a", 2, False), ("b", 1, True), ("new", 1, True))
+        assert asked == []
+        act(("c", 1, False))
+        assert asked == [[key_of("c", "a")]]
 
 
 def apply_batch(

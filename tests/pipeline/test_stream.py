@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,6 +46,7 @@ from distributary.pipeline.ingest import Reason, TimeWindow, read_publications, 
 from distributary.pipeline.interest import interest_of, last_actions
 from distributary.pipeline.kept_tables import ACTIONS, IDS, KINDS, SLOTS
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
+from distributary.pipeline.metrics import StreamMetrics
 from distributary.pipeline.rates import publication_digest, rates_for, rates_from
 from distributary.pipeline.stream import StreamHooks, StreamJob, rate_span, stream
 from distributary.pipeline.watching import list_arrivals
@@ -296,6 +298,38 @@ def test_the_history_adds_up(undisturbed: tuple[StreamJob, LedgerState]) -> None
         assert line["moves"] <= 1  # 2 % of 16 flows, but one at least
         assert line["version"] > before["version"] or not line["moves"] + line["new"]
     assert lines[-1]["version"] == state.version == len(list((job.out / "plans").iterdir()))
+
+
+def test_metrics_say_what_the_history_says(undisturbed: tuple[StreamJob, LedgerState]) -> None:
+    job, state = undisturbed
+    metrics = StreamMetrics(clock=lambda: 12.0)
+
+    def read() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
+            lines = page.read().decode().splitlines()
+        values = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {
+            name.removeprefix("distributary_stream_"): float(value) for name, _, value in values
+        }
+
+    with metrics.serve(0) as port:
+        assert read() == {}
+        metrics.take(state)
+        told = read()
+    line = history(job)[-1]
+    gauges = {
+        **{"plan_version": "version", "excess_ratio": "excess", "drift_ratio": "drift"},
+        **{"drift_cost": "drift_cost", "drift_share": "drift_share"},
+        **{"plan_age_batches": "age_batches", "plan_age_seconds": "age_s"},
+        **{"saved": "saved", "saved_share": "saved_share", "moves": "moves", "new_flows": "new"},
+    }
+    known = {name: line[key] for name, key in gauges.items() if line[key] is not None}
+    assert {"drift_cost", "plan_age_seconds"} <= set(known)
+    assert {name: told.get(name) for name in gauges if name in told} == known
+    assert (told["batches_total"], told["committed_seconds"]) == (PUBLICATION_FILES, 12)
+    assert told['rows_total{fate="used",log="publications"}'] == PUBLICATION_FILES * 150
+    assert told['quarantined_rows_total{log="publications",reason="late"}'] == 3
+    assert told['state_files{table="actions"}'] == len(state.tables["actions"].files)
 
 
 def test_the_plan_serves_everybody_and_is_the_last_version(
@@ -762,14 +796,67 @@ def test_lines_out_of_kafka_are_judged_like_lines_of_files(spark: SparkSession) 
 # --- killed from outside -------------------------------------------------------------------------
 
 
-def started(folder: Path) -> subprocess.Popen[str]:
+def started(*words: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.pipeline.stream_process", str(folder)],
+        [sys.executable, "-m", "tests.pipeline.stream_process", *map(str, words)],
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         text=True,
         process_group=0,
     )
+
+
+def finish(folder: Path, job: StreamJob) -> LedgerState:
+    process = started(folder, job.out.name)
+    process.communicate()
+    assert process.returncode == 0
+    with Ledger(job.out).open() as ledger:
+        return ledger.state
+
+
+def steps_of_batch(spark: SparkSession, folder: Path, number: int) -> list[tuple[str, int]]:
+    """The steps of a batch up to its commit, each with how often it came by then."""
+    steps: list[tuple[str, int]] = []
+    seen = Counter[str]()
+
+    def step(name: str) -> None:
+        seen[name] += 1
+        if seen["listing the files"] == number + 1:
+            steps.append((name, 1 + sum(name == one for one, _ in steps)))
+            if name == "committed":
+                raise StoppedError(name)
+
+    with pytest.raises(StoppedError):
+        stream(spark, small_job(folder, f"steps of batch {number}"), StreamHooks(step=step))
+    return steps
+
+
+@pytest.mark.slow
+def test_a_batch_killed_at_each_of_its_steps_ends_as_one_that_was_not(
+    spark: SparkSession, more_logs: Path, more_undisturbed: tuple[StreamJob, LedgerState]
+) -> None:
+    """With SIGKILL, always in the third batch: it reads both logs, and merges in both tables."""
+    job, batch = small_job(more_logs, "killed"), 2
+    points = steps_of_batch(spark, more_logs, batch)
+    for kind in (ACTIONS, SLOTS):
+        assert (f"merging the {kind.name}", 3) in points  # so a merge is cut in its middle
+    points = [point for point in points if point[1] <= 6]
+    # After the commit the start puts all in its place, and is killed at it as well.
+    points += [(name, 1) for name in (*SETTLING, "settled")]
+    assert len(points) >= 20
+
+    def stop(name: str, left: Iterator[int] = iter(range(batch, -1, -1))) -> None:  # noqa: B008
+        if name == "listing the files" and not next(left):
+            raise StoppedError(name)
+
+    with pytest.raises(StoppedError):
+        stream(spark, job, StreamHooks(step=stop))
+    for name, nth in points:
+        process = started(more_logs, job.out.name, name, nth)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL, name
+    state = finish(more_logs, job)
+    assert everything(spark, job, state) == everything(spark, *more_undisturbed)
 
 
 @pytest.mark.slow
@@ -780,7 +867,7 @@ def test_a_stream_killed_20_times_ends_as_one_that_was_not(
     rng = random.Random(20)
     job = small_job(more_logs)
     for _ in range(20):
-        process = started(more_logs)
+        process = started(more_logs, "out")
         assert process.stdout is not None
         for _ in range(rng.randrange(1, 20)):
             process.stdout.readline()
@@ -788,11 +875,7 @@ def test_a_stream_killed_20_times_ends_as_one_that_was_not(
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-    process = started(more_logs)
-    process.communicate()
-    assert process.returncode == 0
-    with Ledger(job.out).open() as ledger:
-        state = ledger.state
+    state = finish(more_logs, job)
     ours, theirs = everything(spark, job, state), everything(spark, *more_undisturbed)
     if [line["files"] for line in ours["history"]] != [line["files"] for line in theirs["history"]]:
         # Killed between Spark's notes on a source and those on the batch, which makes the next
@@ -811,11 +894,16 @@ def test_ctrl_c_ends_a_stream_whole(
     command += ["--subscriptions", job.subscriptions, "--publications", job.publications]
     command += ["--groups", "2", "--sessions", "4", "--out", str(tmp_path / "out")]
     command += ["--master", "local[2]", "--conf", "spark.driver.memory=1g", "--trigger", "1s"]
+    command += ["--metrics", "0"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
     )
     assert process.stdout is not None
+    assert process.stderr is not None
     line = json.loads(process.stdout.readline())
+    address = next(note for note in process.stderr if note.startswith("metrics at ")).split()[-1]
+    with urllib.request.urlopen(address, timeout=30) as page:
+        assert "\ndistributary_stream_batches_total 1.0\n" in page.read().decode()
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert (line["batch"], process.returncode) == (0, 130)

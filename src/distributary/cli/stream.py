@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from distributary.cli.console import results
 from distributary.cli.log_shapes import ShapeOptions
+from distributary.cli.multicast_options import MetricsOptions
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
@@ -91,6 +93,7 @@ def pipeline_stream(
         Path, option("Folder of the stream; an earlier stream in it is continued.", OUTPUT)
     ],
     spark: SparkOptions,
+    metrics: MetricsOptions,
     as_document: Annotated[
         bool, option("Print one JSON object per line for each batch.", OUTPUT, "--json")
     ] = False,
@@ -125,12 +128,27 @@ def pipeline_stream(
                 printer.print_batch(entry)
 
         print_address(running)
-        return stream(running, job, StreamHooks(print_batch, printer.note_step))
+        with _serve(metrics) as show:
+            hooks = StreamHooks(print_batch, show, printer.note_step)
+            return stream(running, job, hooks)
 
     state = call_on_spark(spark, View(events, keep=False), work)
     if not as_document:
         _print_counts(state.counts)
         results.print(f"plan: {out / 'plan'}   history: {out / 'drift.jsonl'}", markup=False)
+
+
+@contextmanager
+def _serve(metrics: MetricsOptions) -> Iterator[Callable[[LedgerState], None]]:
+    """Serve metrics while the block runs, if a port is given; what shows them a state."""
+    if metrics.metrics is None:
+        yield lambda state: None
+        return
+    from distributary.pipeline.metrics import StreamMetrics
+
+    served = StreamMetrics()
+    with metrics.serve_by(served.serve):
+        yield served.take
 
 
 class _BatchPrinter:

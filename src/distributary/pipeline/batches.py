@@ -68,10 +68,12 @@ _BYTES_PER_TALLY = 4  # of a running plan
 class StreamHooks:
     """What a stream calls: `tell` with each batch's line of the history, `step` before each step.
 
-    What either raises ends the stream. `clock` gives the present time.
+    `show` gets the state at the start and after each batch, before `tell` has the batch's line.
+    What any of them raises ends the stream. `clock` gives the present time.
     """
 
     tell: Callable[[Mapping[str, Any]], None] = lambda entry: None
+    show: Callable[[LedgerState], None] = lambda state: None
     step: Callable[[str], None] = lambda name: None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -133,6 +135,7 @@ class BatchSteps:
             if self._ended:
                 raise InterruptedError("the stream has ended")
             self._ledger.commit(state)
+        self._hooks.show(self._ledger.state)
         self._hooks.tell(state.entry)
 
     def _read_actions(

@@ -46,6 +46,7 @@ def stream(spark: SparkSession, job: StreamJob, hooks: StreamHooks | None = None
     ):
         _check_settings(job, ledger)
         convert_former(spark, ledger)
+        hooks.show(ledger.state)
         steps = BatchSteps(spark, job, ledger, hooks)
         query = _start_query(spark, job, ledger, steps)
         try:
