@@ -25,6 +25,7 @@ from benchmarks.measure import Section, shown_seconds
 from benchmarks.processes import cpu_seconds
 from distributary import Demand, Plan, Request, evaluate, plan
 from distributary.pipeline import distributed as executors
+from distributary.pipeline.folders import OutputFolder
 from distributary.pipeline.ingest import read_publications, read_subscriptions
 from distributary.pipeline.inputs import prepare_inputs as whole_ingest
 from distributary.pipeline.interest import (
@@ -161,8 +162,8 @@ def our_tables(spark: SparkSession, logs: Logs, out: Path) -> None:
 
 def our_run(spark: SparkSession, logs: Logs, out: Path) -> None:
     """Everything that `pipeline run` does before it plans."""
-    job = Job(out, str(logs.publications), Request(1), subscriptions=str(logs.subscriptions))
-    whole_ingest(spark, job, out, out / ".work")
+    job = Job(str(out), str(logs.publications), Request(1), subscriptions=str(logs.subscriptions))
+    whole_ingest(spark, job, OutputFolder("measured", out, out, out))
 
 
 def in_duckdb(logs: Logs, out: Path) -> None:

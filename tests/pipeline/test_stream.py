@@ -28,6 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.cli.stream import _batch_line
+from distributary.cost import FilteringCost, evaluate
 from distributary.errors import InputError, OutputError
 from distributary.files import read_plan
 from distributary.model import (
@@ -36,6 +37,7 @@ from distributary.model import (
     Interest,
     Limits,
     Previous,
+    Rates,
     broken_constraints,
     plan_problems,
 )
@@ -105,7 +107,12 @@ def file_name(number: int) -> str:
     return f"{number:02d}.{FORMATS[number % 3]}"
 
 
-def make_logs(folder: Path, files: int = PUBLICATION_FILES, seed: int = 0) -> None:
+def make_logs(
+    folder: Path,
+    files: int = PUBLICATION_FILES,
+    subscription_files: int = SUBSCRIPTION_FILES,
+    seed: int = 0,
+) -> None:
     """Files of 20 minutes each in all formats, with ties, bad rows, late rows and changing tastes.
 
     The first files have a row of each bad kind. Late rows come two files late, so that they are
@@ -136,7 +143,7 @@ def make_logs(folder: Path, files: int = PUBLICATION_FILES, seed: int = 0) -> No
             subscribing += [good | change for change, _ in BAD_SUBSCRIPTIONS]
             publishing += [publication(base, "f1") | change for change, _ in BAD_PUBLICATIONS]
         write(folder / "publications" / file_name(number), publishing, written)
-        if number < SUBSCRIPTION_FILES:
+        if number < subscription_files:
             write(folder / "subscriptions" / file_name(number), subscribing, written)
     with (folder / "subscriptions" / file_name(0)).open("a") as file:
         file.write('{"ts": "2025-03-\n')
@@ -225,9 +232,9 @@ def undisturbed(spark: SparkSession, logs: Path) -> tuple[StreamJob, LedgerState
 
 @pytest.fixture(scope="module")
 def more_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Enough batches to stop 20 times."""
+    """Enough batches to stop 20 times, and enough of them with actions that those are merged."""
     folder = tmp_path_factory.mktemp("more-logs")
-    make_logs(folder, files=10)
+    make_logs(folder, files=10, subscription_files=6)
     return folder
 
 
@@ -369,7 +376,7 @@ def stops(rng: random.Random) -> list[tuple[str, int]]:
     late += [("committing", 1), ("committed", 1), ("settled", 1), ("settled", 2)]
     late += [(name, 2) for name in SETTLING] + [(name, 1) for name in SETTLING[2:]]
     # In one batch, so in the middle of a merge.
-    merging = [("merging the slots", number) for number in (2, 4, 9)]
+    merging = [("merging the slots", 2), ("merging the actions", 4), ("merging the slots", 9)]
     return [*rng.sample(early, len(early)), *rng.sample(late, len(late)), *merging]
 
 
@@ -532,6 +539,49 @@ def test_newcomers_are_served_at_once_and_no_change_is_no_version(
     assert {row["session"] for row in heard if row["receiver"] == "ann"} == {placed["new"]}
     line = history(job)[-1]
     assert (line["moves"], line["new"]) == (0, 1)
+    # The plan was completed, and is as old as before.
+    assert (line["age_batches"], line["age_s"]) == (2, 1200)
+
+
+def test_the_history_says_how_old_the_plan_is_and_what_moving_flows_saved(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Three circles of receivers in two groups: the two that publish least share one."""
+    pairs = [(f"r{r}", f"f{f}") for r in range(6) for f in range(8) if (r + f) % 3 == 0]
+    job = small_job(tmp_path, files_per_batch=10, max_moves=8)
+    states = []
+
+    def arrive(number: int, messages: dict[int, int]) -> None:
+        at = START + timedelta(minutes=10 * number)
+        subscribing = [subscription(at, *pair) for pair in pairs]
+        publishing = [publication(at, f"f{f}") for f in range(8) for _ in range(messages[f % 3])]
+        write(tmp_path / "subscriptions" / f"{number}.csv", subscribing, at)
+        write(tmp_path / "publications" / f"{number}.parquet", publishing, at)
+        states.append(stream(spark, job))
+
+    def cost_of(version: int, state: LedgerState) -> FilteringCost:
+        rates = stored_rates(job, state)
+        demand = Demand.of(Interest.from_pairs(pairs), Rates.from_mapping(rates))
+        return evaluate(read_plan(job.out / "plans" / f"{version:06d}").plan, demand).filtering
+
+    arrive(0, {0: 90, 1: 2, 2: 3})
+    arrive(1, {0: 90, 1: 2, 2: 9})
+    arrive(2, {0: 1, 1: 2, 2: 900})
+    arrive(3, {0: 1, 1: 4, 2: 900})
+    made, kept, moved, left = history(job)
+    first, second = (cost_of(version, states[2]) for version in (made["version"], moved["version"]))
+    assert first.excess > second.excess
+    assert (moved["moves"] > 0, kept["moves"], left["moves"]) == (True, 0, 0)
+    assert moved["saved"] == pytest.approx(first.excess - second.excess)
+    assert moved["saved_share"] == pytest.approx((first.excess - second.excess) / first.work)
+    now, reference = cost_of(left["version"], states[3]), second.relative_excess
+    drift_cost = now.excess - reference * now.flooding_excess
+    assert left["drift_cost"] == pytest.approx(drift_cost)
+    assert left["drift_share"] == pytest.approx(drift_cost / now.work)
+    assert drift_cost != pytest.approx(0)
+    ages = [(line["age_batches"], line["age_s"]) for line in (made, kept, moved, left)]
+    assert ages == [(0, 0), (1, 600), (0, 0), (1, 600)]
+    assert [line["saved"] for line in (made, kept, left)] == [None, None, moved["saved"]]
 
 
 def test_limits_hold_in_every_version_and_one_that_cannot_is_not_put_in_force(
@@ -835,12 +885,12 @@ def steps_of_batch(spark: SparkSession, folder: Path, number: int) -> list[tuple
 def test_a_batch_killed_at_each_of_its_steps_ends_as_one_that_was_not(
     spark: SparkSession, more_logs: Path, more_undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
-    """With SIGKILL, always in the third batch: it reads both logs, and merges in both tables."""
-    job, batch = small_job(more_logs, "killed"), 2
+    """With SIGKILL, always in the fourth batch: it reads both logs, and merges in both tables."""
+    job, batch = small_job(more_logs, "killed"), 3
     points = steps_of_batch(spark, more_logs, batch)
     for kind in (ACTIONS, SLOTS):
-        assert (f"merging the {kind.name}", 3) in points  # so a merge is cut in its middle
-    points = [point for point in points if point[1] <= 6]
+        assert (f"merging the {kind.name}", 7) in points  # so a merge is cut in its middle
+    points = [(name, nth) for name, nth in points if nth in (1, 2, 4, 6)]
     # After the commit the start puts all in its place, and is killed at it as well.
     points += [(name, 1) for name in (*SETTLING, "settled")]
     assert len(points) >= 20
