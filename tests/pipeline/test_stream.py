@@ -234,7 +234,7 @@ def undisturbed(spark: SparkSession, logs: Path) -> tuple[StreamJob, LedgerState
 def more_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Enough batches to stop 20 times, and enough of them with actions that those are merged."""
     folder = tmp_path_factory.mktemp("more-logs")
-    make_logs(folder, files=10, subscription_files=6)
+    make_logs(folder, files=10, subscription_files=8)
     return folder
 
 
@@ -885,8 +885,8 @@ def steps_of_batch(spark: SparkSession, folder: Path, number: int) -> list[tuple
 def test_a_batch_killed_at_each_of_its_steps_ends_as_one_that_was_not(
     spark: SparkSession, more_logs: Path, more_undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
-    """With SIGKILL, always in the fourth batch: it reads both logs, and merges in both tables."""
-    job, batch = small_job(more_logs, "killed"), 3
+    """With SIGKILL, always in the eighth batch: it reads both logs, and merges in both tables."""
+    job, batch = small_job(more_logs, "killed"), 7
     points = steps_of_batch(spark, more_logs, batch)
     for kind in (ACTIONS, SLOTS):
         assert (f"merging the {kind.name}", 7) in points  # so a merge is cut in its middle
