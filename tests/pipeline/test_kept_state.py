@@ -27,7 +27,7 @@ MINUTE = 60_000_000
 NAMES = st.sampled_from(["a", "b", "c"])
 ACTIONS_SEEN = st.lists(
     st.fixed_dictionaries(
-        {"receiver": NAMES, "flow": NAMES, "ts": st.integers(0, 3), "on": st.booleans()}
+        {"receiver": NAMES, "flow": NAMES, "ts": st.integers(0, 1), "on": st.booleans()}
     ),
     max_size=8,
 )
@@ -82,8 +82,9 @@ def test_batches_and_restarts_do_not_change_what_is_known(
         with Ledger(job.out).open() as ledger:
             kept = KeptState(job, ledger, lambda name: None)
             for number, (actions, messages, restart) in enumerate(batches):
+                file = f"{(2 - number) % 3}"  # a later batch may have an earlier place
                 for line, row in enumerate(actions):
-                    row |= {"file": f"{number % 3}", "block": 0, "line": line}
+                    row |= {"file": file, "block": 0, "line": line}
                     row["key"] = key_of(row["receiver"], row["flow"])
                 plain.actions += actions
                 plain.take_messages(messages)
