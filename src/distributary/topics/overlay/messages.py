@@ -6,26 +6,31 @@ Each message has a kind, by which it is counted when sent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from distributary.topics.overlay.identifiers import Peer
 
 __all__ = [
     "MAINTENANCE",
+    "NOBODY",
+    "NO_MEMBERS",
     "Accepted",
     "Announce",
     "BallotRefused",
     "Bequest",
+    "Copied",
     "CreateGroup",
     "Depart",
     "EntryAnswer",
     "EntryRequest",
     "Events",
+    "Fetch",
     "GroupPublication",
     "KeepAlive",
     "Listen",
     "LivenessProbe",
     "LostEvents",
+    "Members",
     "Orphan",
     "OverlayJoin",
     "OverlayLeave",
@@ -35,11 +40,15 @@ __all__ = [
     "Recover",
     "Recovered",
     "Refresh",
+    "Release",
     "Replicate",
     "Replicated",
+    "Routable",
     "Route",
     "RouteAck",
     "Say",
+    "Seat",
+    "Seated",
     "Silence",
     "StartPeer",
     "TreeKeepAlive",
@@ -54,6 +63,28 @@ MAINTENANCE = frozenset({"keep-alive", "probe", "repair", "tree-keep-alive", "re
 
 # A claim to be the root of a group: round and identifier. The higher ballot wins.
 Ballot = tuple[int, int]
+
+# Lower than the ballot of any peer.
+NOBODY: Ballot = (0, 0)
+
+
+class Members(NamedTuple):
+    """The root of a group, which is the first, and its replicas; the latest version counts."""
+
+    version: tuple[Ballot, int] = (NOBODY, 0)
+    peers: tuple[Peer, ...] = ()
+
+
+NO_MEMBERS = Members()
+
+
+class Routable(Protocol):
+    """A message that is routed to the peer nearest to a key."""
+
+    @property
+    def kind(self) -> str:
+        """By which it is counted."""
+        ...
 
 
 # Requests of the application at a peer.
@@ -156,7 +187,7 @@ class Route:
 
     key: int
     number: int
-    payload: OverlayJoin | PublishBatch | CreateGroup
+    payload: Routable
     hops: int
 
     @property
@@ -305,10 +336,14 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class CreateGroup:
-    """The group exists; also a request of the application."""
+    """The group exists; also a request of the application.
+
+    The peer `holder` asks whether its copy of the log is needed.
+    """
 
     kind: ClassVar[str] = "subscribe"
     group: int
+    holder: Peer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,17 +367,18 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Replicate:
-    """Asks for a copy of these events.
+    """Asks for a copy of these entries, from number `first` on.
 
-    With `numbers`, the number of each publisher's last event, it is a full copy.
+    With `content`, it is a full copy of everything before number `first`.
     """
 
     kind: ClassVar[str] = "replicate"
     group: int
     ballot: Ballot
     first: int
-    publications: tuple[GroupPublication, ...]
-    numbers: dict[str, int] | None
+    entries: tuple[Any, ...]
+    content: Any
+    members: Members | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,8 +393,28 @@ class Replicated:
 
 
 @dataclass(frozen=True, slots=True)
+class Seat:
+    """The root names the members of a group."""
+
+    kind: ClassVar[str] = "replicate"
+    group: int
+    ballot: Ballot
+    members: Members
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """The sender knows the members."""
+
+    kind: ClassVar[str] = "replicate"
+    group: int
+    version: tuple[Ballot, int]
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
 class Recover:
-    """The sender claims to be the root and asks for copies; lower ballots must be refused."""
+    """The sender claims to be the root and asks for versions; lower ballots must be refused."""
 
     kind: ClassVar[str] = "recover"
     group: int
@@ -368,7 +424,7 @@ class Recover:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The sender's copy, last written by the root with the ballot `written`."""
+    """The version of the sender's copy, last written by the root with the ballot `written`."""
 
     kind: ClassVar[str] = "recover"
     group: int
@@ -376,9 +432,29 @@ class Recovered:
     peer: Peer
     leaves: dict[str, Peer]
     written: Ballot
-    first: int
-    publications: tuple[GroupPublication, ...]
-    numbers: dict[str, int]
+    end: int
+    members: Members
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A new root asks for the newest copy."""
+
+    kind: ClassVar[str] = "recover"
+    group: int
+    ballot: Ballot
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The answer to a `Fetch`: the copy, of everything before number `end`."""
+
+    kind: ClassVar[str] = "recover"
+    group: int
+    ballot: Ballot
+    end: int
+    content: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,9 +464,18 @@ class Bequest:
     kind: ClassVar[str] = "leave"
     group: int
     written: Ballot
-    first: int
-    publications: tuple[GroupPublication, ...]
-    numbers: dict[str, int]
+    end: int
+    members: Members
+    content: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The receiver's copy is not needed: the root has a newer one, with enough replicas."""
+
+    kind: ClassVar[str] = "replicate"
+    group: int
+    ballot: Ballot
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from distributary.topics.overlay.identifiers import Peer, count_shared_digits, d
 from distributary.topics.overlay.leafset import LeafSet
 from distributary.topics.overlay.messages import (
     Announce,
-    CreateGroup,
     EntryAnswer,
     EntryRequest,
     KeepAlive,
@@ -30,7 +29,7 @@ from distributary.topics.overlay.messages import (
     OverlayJoin,
     OverlayLeave,
     ProbeAnswer,
-    PublishBatch,
+    Routable,
     Route,
     RouteAck,
     Welcome,
@@ -40,7 +39,7 @@ from distributary.topics.overlay.routing_table import RoutingTable
 
 __all__ = ["Pastry"]
 
-Arrive = Callable[[PublishBatch | CreateGroup, float], None]
+Arrive = Callable[[Routable, float], None]
 Change = Callable[[float], None]
 
 
@@ -102,9 +101,7 @@ class Pastry:
         nearest = min((self.own, *known), key=lambda peer: distance(key, peer.identifier))
         return None if nearest == self.own else nearest
 
-    def route(
-        self, key: int, payload: OverlayJoin | PublishBatch | CreateGroup, now: float, hops: int = 0
-    ) -> None:
+    def route(self, key: int, payload: Routable, now: float, hops: int = 0) -> None:
         """Route a message towards the peer nearest to the key."""
         if isinstance(payload, OverlayJoin):
             shared = count_shared_digits(self.own.identifier, key)
@@ -122,7 +119,7 @@ class Pastry:
         self,
         hop: Peer,
         key: int,
-        payload: OverlayJoin | PublishBatch | CreateGroup,
+        payload: Routable,
         now: float,
         hops: int = 0,
     ) -> None:
@@ -133,7 +130,7 @@ class Pastry:
         self._effects.send(hop.name, route)
         self._effects.deadlines.set(("route", self._passed), now + self._parameters.patience)
 
-    def _deliver(self, payload: OverlayJoin | PublishBatch | CreateGroup, now: float) -> None:
+    def _deliver(self, payload: Routable, now: float) -> None:
         if isinstance(payload, OverlayJoin):
             known = dict.fromkeys((*payload.known, *self.leaves.members.values()))
             known.pop(payload.peer, None)
@@ -229,10 +226,11 @@ class Pastry:
         """Once per period: suspect silent leaves and send keep-alives."""
         parameters = self._parameters
         oldest = now - parameters.misses * parameters.leaf_period
+        forgotten = min(oldest, now - parameters.give_up)
         for name, peer in self.leaves.members.items():
             if self._heard.get(name, now) < oldest:
                 self.suspect(peer, now)
-        for name in [name for name, at in self._failed.items() if at < oldest]:
+        for name in [name for name, at in self._failed.items() if at < forgotten]:
             del self._failed[name]
         if self.leaves.is_short:  # peers of the table that are alive are leaves too
             self._probe([peer for peer in self.table if peer.name not in self.leaves.members], now)
@@ -352,6 +350,10 @@ class Pastry:
         """Add the peer without a probe: if it is dead, using it will show."""
         if message.entry.name not in self._failed and self.table.add(message.entry):
             self._change(now)
+
+    def count_lost(self, since: float) -> int:
+        """The number of peers that were taken for dead since a time and not heard again."""
+        return sum(at >= since for at in self._failed.values())
 
     @property
     def is_settling(self) -> bool:

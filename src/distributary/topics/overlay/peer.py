@@ -76,6 +76,8 @@ class OverlayPeer:
             m.TreeKeepAlive: scribe.on_tree_keep_alive,
             m.Refresh: scribe.on_refresh,
             m.Replicate: roots.on_replicate,
+            m.Copied: roots.on_copied,
+            m.Seat: roots.on_seat,
         }
         without: dict[type, Callable[[Any, float], None]] = {
             m.StartPeer: self._start,
@@ -99,6 +101,9 @@ class OverlayPeer:
             m.Recovered: roots.on_recovered,
             m.BallotRefused: roots.on_refused,
             m.Replicated: roots.on_replicated,
+            m.Fetch: roots.on_fetch,
+            m.Seated: roots.on_seated,
+            m.Release: roots.on_release,
         }
         return with_sender | {kind: _leave_out_sender(take) for kind, take in without.items()}
 
@@ -120,6 +125,8 @@ class OverlayPeer:
                 self.scribe.roots.on_recover_overdue(group, now)
             case ("replicate", group, name):
                 self.scribe.roots.on_replicate_overdue(group, name, now)
+            case ("seat", group):
+                self.scribe.roots.on_seat_overdue(group, now)
             case ("review", group):
                 self.scribe.review(group, now)
             case _:
@@ -134,11 +141,11 @@ class OverlayPeer:
         self.scribe.depart(now)
         self._gone = True
 
-    def _arrive(self, payload: m.PublishBatch | m.CreateGroup, now: float) -> None:
-        if isinstance(payload, m.PublishBatch):
-            self.scribe.roots.on_publish(payload, now)
+    def _arrive(self, payload: m.Routable, now: float) -> None:
+        if isinstance(payload, m.CreateGroup):
+            self.scribe.roots.create(payload, now)
         else:
-            self.scribe.roots.claim(payload.group, now)
+            self.scribe.application.arrive(payload, now)
 
 
 def _leave_out_sender(take: Callable[[Any, float], None]) -> Handler:

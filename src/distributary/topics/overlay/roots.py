@@ -1,15 +1,21 @@
-"""Roots: the peers that number the events of a group, and how the numbers survive a root.
+"""Roots: the peers that write the log of a group, and how the log survives a root.
 
 The root of a group is the peer nearest to the group's key. Before it serves, it asks all its leaves
-for their copies of the group's log, under a ballot higher than any they have seen, and they promise
-to refuse lower ballots; a former root among them thereby steps down. The new root continues from
-the newest copy. An event is accepted, passed down the tree and acknowledged to its publisher once
-all replicas have it: the leaves nearest to the key, one of which is the next root.
+for the versions of their copies of the group's log, under a ballot higher than any they have seen,
+and they promise to refuse lower ballots; a former root among them thereby steps down. The new root
+fetches the newest copy, unless it has it, and continues from there. An entry is accepted once all
+replicas have it: the leaves nearest to the key, one of which is the next root.
 
-Numbers are therefore assigned once and accepted events are kept, as long as the root or one of its
-replicas survives from each crash to its repair, and no live peer is taken for dead by all others at
-once. The messages are those of Paxos; requiring all replicas instead of a majority makes up for
-their changing membership.
+Accepted entries are therefore kept as long as the root or one of its replicas survives from each
+crash to its repair. The messages are those of Paxos; requiring all replicas instead of a majority
+makes up for their changing membership.
+
+With `give_up`, a partition does not split a group, unless it lasts longer than that. The root and
+its replicas are the group's members. A new root needs the promises of a majority of the members
+(or of half of them, with their root), and a root that changes the members needs a majority of the
+former ones to know. Whoever does not get it waits `give_up` seconds for the others.
+
+What a log holds is the application's business: see `GroupLog` and `GroupApplication`.
 
 Reference: M. Castro, P. Druschel, A.-M. Kermarrec, A. Rowstron, "Scribe: A large-scale and
 decentralized application-level multicast infrastructure" (2002), section 3.3 for the change of
@@ -18,61 +24,117 @@ roots; there events may be lost and are not numbered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from distributary.topics.overlay.effects import Effects
 from distributary.topics.overlay.identifiers import Peer
 from distributary.topics.overlay.messages import (
-    Accepted,
+    NO_MEMBERS,
+    NOBODY,
     Ballot,
     BallotRefused,
     Bequest,
+    Copied,
     CreateGroup,
-    GroupPublication,
-    PublishBatch,
+    Fetch,
+    Members,
     Recover,
     Recovered,
+    Release,
     Replicate,
     Replicated,
+    Seat,
+    Seated,
 )
 from distributary.topics.overlay.parameters import OverlayParameters
 from distributary.topics.overlay.pastry import Pastry
-from distributary.topics.overlay.window import NOBODY, EventWindow, LogCopy
 
-__all__ = ["Roots", "Trunk"]
+__all__ = ["GroupApplication", "GroupLog", "Roots"]
+
+_STALE_PERIODS = 10  # a copy that no root has written for so many periods may not be needed
 
 
-class Trunk(Protocol):
-    """The tree, as its root sees it."""
+class GroupLog(Protocol):
+    """A copy of a group's log: of the root, of a replica, or from an earlier role.
 
-    def take_over(self, group: int, log: LogCopy, now: float) -> int:
-        """Continue from this log; returns the number up to which the tree has had its events."""
+    `written` is the ballot of the root that wrote it last, `promised` the highest ballot seen.
+    """
+
+    written: Ballot
+    promised: Ballot
+    members: Members
+
+    @property
+    def end(self) -> int:
+        """The number of the next entry."""
         ...
 
-    def grow(
-        self, group: int, first: int, publications: tuple[GroupPublication, ...], now: float
-    ) -> None:
-        """Pass accepted events down the tree."""
+    def part(self, start: int) -> tuple[Any, ...] | None:
+        """The entries from number `start` on; None if they are gone."""
+        ...
+
+    def extend(self, entries: tuple[Any, ...]) -> None:
+        """Append the next entries."""
+        ...
+
+    def copy(self) -> Any:
+        """The whole content, for `restore` at another peer."""
+        ...
+
+    def restore(self, content: Any, end: int) -> None:
+        """Replace the content."""
+        ...
+
+    def note(self) -> None:
+        """A ballot or the members have changed."""
+        ...
+
+
+class GroupApplication(Protocol):
+    """What is done with the groups of which this peer is root."""
+
+    def new_log(self, group: int) -> GroupLog:
+        """An empty log."""
+        ...
+
+    def drop_log(self, group: int) -> None:
+        """The log is no longer needed here."""
+        ...
+
+    def take_over(self, group: int, log: Any, now: float) -> int:
+        """Continue from this log; returns the number up to which its entries have had effect."""
+        ...
+
+    def accept(self, group: int, first: int, end: int, now: float) -> None:
+        """The entries from `first` up to but excluding `end` are accepted."""
         ...
 
     def open(self, group: int, now: float) -> None:
         """The root starts to serve."""
         ...
 
-    def review(self, group: int, now: float) -> None:
-        """Find a place in the tree again."""
+    def close(self, group: int, now: float) -> None:
+        """This peer is no longer the root; find another."""
+        ...
+
+    def skip_to(self, group: int, number: int, now: float) -> None:
+        """A child in the tree has had events before this number."""
+        ...
+
+    def arrive(self, payload: Any, now: float) -> None:
+        """A routed message whose key belongs to this peer."""
         ...
 
 
 class _RootState(Enum):
     """How far a root has come since its claim."""
 
-    RECOVERING = "recovering"  # collects copies of the log
-    WRITING = "writing"  # replicates the events of former roots
-    SERVING = "serving"  # accepts new events
+    RECOVERING = "recovering"  # collects versions of the log, and fetches the newest copy
+    WRITING = "writing"  # replicates the entries of former roots
+    SERVING = "serving"  # accepts new entries
 
 
 @dataclass(slots=True)
@@ -80,17 +142,22 @@ class _Role:
     """The role of a root, from its claim on."""
 
     ballot: Ballot
+    since: float
     best: Recovered | None = None
+    members: Members = NO_MEMBERS  # the latest known ones
     asked: set[str] = field(default_factory=set)
     awaited: dict[str, Peer] = field(default_factory=dict)
+    promised: set[str] = field(default_factory=set)
+    fetching: Peer | None = None
     state: _RootState = _RootState.RECOVERING
-    until: int = 0  # events of former roots must be accepted before it serves
+    until: int = 0  # entries of former roots must be accepted before it serves
     accepted: int = 0
     replicas: dict[str, Peer] = field(default_factory=dict)
     have: dict[str, int] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
-    waiting: list[PublishBatch] = field(default_factory=list)
-    owed: list[tuple[int, Peer, int]] = field(default_factory=list)
+    former: tuple[Peer, ...] = ()  # a majority of them must learn of the members
+    seated: set[str] = field(default_factory=set)  # those who have
+    changed_at: float = 0.0
 
     @property
     def is_recovering(self) -> bool:
@@ -99,23 +166,28 @@ class _Role:
 
 
 class Roots:
-    """The groups whose root is this peer, and its copies of the logs of others."""
+    """The groups whose root is this peer, and its copies of the logs of others.
+
+    `review` finds this peer's place in the tree of a group again.
+    """
 
     def __init__(
         self,
         pastry: Pastry,
         parameters: OverlayParameters,
         effects: Effects,
-        trunk: Trunk,
-        accepted: Callable[[Accepted, float], None],
+        application: GroupApplication,
+        review: Callable[[int, float], None],
     ) -> None:
         self._pastry = pastry
         self._parameters = parameters
         self._effects = effects
-        self._trunk = trunk
-        self._accepted = accepted
+        self._application = application
+        self._review = review
         self._roles: dict[int, _Role] = {}
-        self._copies: dict[int, LogCopy] = {}
+        self._copies: dict[int, GroupLog] = {}
+        self._touched: dict[int, float] = {}  # when a root was last heard of, by group
+        self._unsent: dict[int, None] = {}  # groups with entries for their replicas
 
     def __contains__(self, group: int) -> bool:
         return group in self._roles
@@ -125,14 +197,31 @@ class Roots:
         role = self._roles.get(group)
         return role is not None and role.state is _RootState.SERVING
 
+    def ballot(self, group: int) -> Ballot:
+        """The ballot of this peer's role as root."""
+        return self._roles[group].ballot
+
+    def accepted(self, group: int) -> int:
+        """The number of the first entry that is not accepted yet."""
+        return self._roles[group].accepted
+
+    def held(self) -> Iterator[int]:
+        """The groups of which this peer is the root, or is about to be."""
+        return iter([*self._roles])
+
     def groups(self) -> Iterator[int]:
         """The groups of which this peer has a copy, as root or replica."""
         return (group for group, copy in self._copies.items() if copy.written > NOBODY)
 
-    def _copy(self, group: int) -> LogCopy:
+    def log(self, group: int) -> Any:
+        """This peer's copy of a group's log; an empty one if it has none."""
         if group not in self._copies:
-            self._copies[group] = LogCopy(EventWindow(0, self._parameters.window))
+            self._copies[group] = self._application.new_log(group)
         return self._copies[group]
+
+    def adopt(self, logs: dict[int, GroupLog]) -> None:
+        """Start with these copies, from an earlier run of this peer."""
+        self._copies.update(logs)
 
     # Becoming the root, and stepping down.
 
@@ -140,56 +229,77 @@ class Roots:
         """Claim to be the root, unless this peer already does."""
         if group in self._roles:
             return
-        copy = self._copy(group)
+        copy = self.log(group)
         copy.promised = (copy.promised[0] + 1, self._pastry.own.identifier)
-        self._roles[group] = _Role(copy.promised)
+        copy.note()
+        self._roles[group] = _Role(copy.promised, now, members=copy.members)
         self._ask_leaves(group, now)
 
     def _ask_leaves(self, group: int, now: float) -> None:
-        """Ask the leaves that were not asked yet; if there are none, begin to write."""
-        role = self._roles[group]
-        for name, peer in self._pastry.leaves.members.items():
-            if name not in role.asked:
+        """Ask leaves and members that were not asked yet; go on if there are none."""
+        role, copy = self._roles[group], self.log(group)
+        known = {peer.name: peer for peer in role.members.peers} if self._waits else {}
+        for name, peer in (known | self._pastry.leaves.members).items():
+            if name not in role.asked and name != self._pastry.own.name:
                 role.asked.add(name)
                 role.awaited[name] = peer
                 self._effects.send(name, Recover(group, role.ballot, self._pastry.own))
-        if role.awaited or self._pastry.is_settling:
+        if role.awaited or self._pastry.is_settling or not self._may_go_on(role, now):
+            self._effects.deadlines.set(("recover", group), now + self._parameters.patience)
+        elif role.best is not None and _version(role.best) > (copy.written, copy.end):
+            role.fetching = role.best.peer
+            self._effects.send(role.fetching.name, Fetch(group, role.ballot, self._pastry.own))
             self._effects.deadlines.set(("recover", group), now + self._parameters.patience)
         else:
             self._begin_writing(group, now)
 
+    @property
+    def _waits(self) -> bool:
+        return self._parameters.give_up > 0
+
+    def _may_go_on(self, role: _Role, now: float) -> bool:
+        """Whether no other part of the ring can have, or get, a newer log."""
+        if now - role.since >= self._parameters.give_up:
+            return True
+        if not role.members.peers:  # unless all copies are with peers that were lost just now
+            lost = self._pastry.count_lost(now - self._parameters.give_up)
+            return lost <= self._parameters.replicas
+        return _is_majority(role.members.peers, {self._pastry.own.name, *role.promised})
+
     def on_recover(self, message: Recover, now: float) -> None:
         """Another peer claims to be the root."""
         self._pastry.hear(message.peer, now)
-        copy = self._copy(message.group)
+        group, copy = message.group, self.log(message.group)
         if message.ballot < copy.promised:
-            self._effects.send(message.peer.name, BallotRefused(message.group, copy.promised))
+            self._effects.send(message.peer.name, BallotRefused(group, copy.promised))
             return
         copy.promised = message.ballot
-        window = copy.window
+        copy.note()
+        self._touched[group] = now
         found = Recovered(
-            message.group,
+            group,
             message.ballot,
             self._pastry.own,
             self._pastry.leaves.members,
             copy.written,
-            window.first,
-            window.part(window.first),
-            dict(copy.numbers),
+            copy.end,
+            copy.members,
         )
         self._effects.send(message.peer.name, found)
-        self.give_up(message.group, now)
+        self.give_up(group, now)
 
     def on_recovered(self, message: Recovered, now: float) -> None:
-        """Another peer's copy: the newest one counts."""
+        """Another peer's version: the newest one counts."""
         role = self._roles.get(message.group)
         if role is None or role.ballot != message.ballot or not role.is_recovering:
             return
         role.awaited.pop(message.peer.name, None)
+        role.promised.add(message.peer.name)
         if role.best is None or _version(message) > _version(role.best):
             role.best = message
+        role.members = max(role.members, message.members)
         self._pastry.consider(message.leaves.values(), now)
-        if not role.awaited:
+        if not role.awaited and role.fetching is None:
             self._ask_leaves(message.group, now)
 
     def on_recover_overdue(self, group: int, now: float) -> None:
@@ -198,37 +308,81 @@ class Roots:
         if role is None or not role.is_recovering:
             return
         silent, role.awaited = role.awaited, {}
+        if role.fetching is not None:  # ask all again, since their best copy is gone
+            silent[role.fetching.name] = role.fetching
+            role.fetching, role.best = None, None
+            role.promised.clear()
         for peer in silent.values():
             self._pastry.suspect(peer, now)
         if self._roles.get(group) is role:
+            if self._waits or role.best is None:
+                role.asked = set(role.promised)
             self._ask_leaves(group, now)
+
+    def on_fetch(self, message: Fetch, now: float) -> None:
+        """A new root needs this copy."""
+        group, copy = message.group, self.log(message.group)
+        if message.ballot < copy.promised:
+            self._effects.send(message.peer.name, BallotRefused(group, copy.promised))
+            return
+        found = Copied(group, message.ballot, copy.end, copy.copy())
+        self._effects.send(message.peer.name, found)
+
+    def on_copied(self, sender: str, message: Copied, now: float) -> None:
+        """The newest copy has arrived."""
+        role = self._roles.get(message.group)
+        if role is None or role.ballot != message.ballot or role.fetching is None:
+            return
+        if role.fetching.name == sender:
+            role.fetching = None
+            self.log(message.group).restore(message.content, message.end)
+            self._begin_writing(message.group, now)
 
     def on_refused(self, message: BallotRefused, now: float) -> None:
         """There is or was a root with a higher ballot: look again later."""
         role = self._roles.get(message.group)
-        copy = self._copy(message.group)
-        copy.promised = max(copy.promised, message.ballot)
+        copy = self.log(message.group)
+        if message.ballot > copy.promised:
+            copy.promised = message.ballot
+            copy.note()
         if role is not None and message.ballot > role.ballot:
-            del self._roles[message.group]
+            self._drop(message.group, now)
             self._effects.deadlines.set(("review", message.group), now + self._parameters.patience)
+
+    def _drop(self, group: int, now: float) -> None:
+        """End the role; the application is told if it has begun."""
+        role = self._roles.pop(group)
+        self._unsent.pop(group, None)
+        for name in role.replicas:
+            self._effects.deadlines.drop(("replicate", group, name))
+        self._effects.deadlines.drop(("recover", group))
+        self._effects.deadlines.drop(("seat", group))
+        if not role.is_recovering:
+            self._application.close(group, now)
 
     def give_up(self, group: int, now: float) -> None:
         """Stop being the root; the tree finds another."""
-        if self._roles.pop(group, None) is not None:
-            self._trunk.review(group, now)
+        if group in self._roles:
+            self._drop(group, now)
+            self._review(group, now)
 
     def step_down(self, group: int, hop: Peer, now: float) -> None:
         """Another peer is nearer to the key: tell it that the group exists."""
-        if self._roles.pop(group, None) is not None:
+        if group in self._roles:
+            self._drop(group, now)
             self._pastry.pass_to(hop, group, CreateGroup(group), now)
+
+    def reclaim_all(self, now: float) -> None:
+        """Step down and claim again: this peer was away, and others may be roots by now."""
+        for group in list(self._roles):
+            self._drop(group, now)
+            self._review(group, now)
 
     def depart(self, now: float) -> None:
         """Leave copies with enough peers that one survives, and tell the next roots."""
         for group in self.groups():
             copy = self._copies[group]
-            window, numbers = copy.window, dict(copy.numbers)
-            items = window.part(window.first)
-            bequest = Bequest(group, copy.written, window.first, items, numbers)
+            bequest = Bequest(group, copy.written, copy.end, copy.members, copy.copy())
             for peer in self._pastry.leaves.nearest_members(group, self._parameters.replicas + 1):
                 self._effects.send(peer.name, bequest)
         for group in list(self._roles):
@@ -237,14 +391,16 @@ class Roots:
 
     def on_bequest(self, message: Bequest, now: float) -> None:
         """Keep the copy of a leaving peer if it is newer."""
-        copy = self._copy(message.group)
-        age = message.written, message.first + len(message.publications)
+        copy = self.log(message.group)
+        age = message.written, message.end
         role = self._roles.get(message.group)
-        if age > (copy.written, copy.window.end) and (role is None or role.is_recovering):
-            copy.window = EventWindow(message.first, self._parameters.window, message.publications)
-            copy.numbers = dict(message.numbers)
+        if age > (copy.written, copy.end) and (role is None or role.is_recovering):
+            copy.restore(message.content, message.end)
             copy.written = message.written
             copy.promised = max(copy.promised, message.written)
+            copy.members = max(copy.members, message.members)
+            copy.note()
+            self._touched[message.group] = now
 
     # Writing the log.
 
@@ -253,17 +409,28 @@ class Roots:
             self.give_up(group, now)
             return
         role = self._roles[group]
-        copy = self._copy(group)
-        best = role.best
-        if best is not None and _version(best) > (copy.written, copy.window.end):
-            copy.window = EventWindow(best.first, self._parameters.window, best.publications)
-            copy.numbers = dict(best.numbers)
-        copy.written = role.ballot
+        copy = self.log(group)
+        role.former = role.members.peers if self._waits else ()
+        copy.written, copy.members = role.ballot, max(copy.members, role.members)
         role.state = _RootState.WRITING
-        role.accepted = self._trunk.take_over(group, copy, now)
-        role.until = copy.window.end
+        role.accepted = self._application.take_over(group, copy, now)
+        role.until = copy.end
         self._choose_replicas(group, role, now)
         self._advance(group, now)
+
+    def append(self, group: int, entries: tuple[Any, ...]) -> None:
+        """Write entries to the own copy; `flush` sends them to the replicas."""
+        self.log(group).extend(entries)
+        self._unsent[group] = None
+
+    def flush(self, now: float) -> None:
+        """Send what was written to the replicas."""
+        unsent, self._unsent = self._unsent, {}
+        for group in unsent:
+            role = self._roles.get(group)
+            if role is not None and not role.is_recovering:
+                self._send_rest(group, role, now)
+                self._advance(group, now)
 
     def review(self, group: int, now: float) -> None:
         """The leaves have changed, so the replicas may have changed."""
@@ -272,14 +439,10 @@ class Roots:
             self._choose_replicas(group, role, now)
             self._advance(group, now)
 
-    def skip_to(self, group: int, number: int, now: float) -> None:
-        """Skip numbers that a child has seen but no surviving copy has."""
-        role, copy = self._roles[group], self._copy(group)
-        if number <= copy.window.end:
-            return
-        self._effects.count("skipped", number - copy.window.end)
-        copy.window = EventWindow(number, self._parameters.window)
-        role.accepted = self._trunk.take_over(group, copy, now)
+    def rewrite(self, group: int, now: float) -> None:
+        """The content was replaced: send it to all replicas."""
+        role = self._roles[group]
+        role.accepted = self._application.take_over(group, self.log(group), now)
         for name in role.replicas:
             self._send_whole(group, role, name, now)
 
@@ -291,27 +454,93 @@ class Roots:
             role.sent.pop(name, None)
             self._effects.deadlines.drop(("replicate", group, name))
         new = [name for name in chosen if name not in role.replicas]
+        changed = bool(new) or len(chosen) != len(role.replicas)
         role.replicas = chosen
+        copy = self.log(group)
+        if changed or copy.members.version[0] != role.ballot:
+            self._seat_members(group, role, now)
         for name in new:
             self._send_whole(group, role, name, now)
 
+    def _seat_members(self, group: int, role: _Role, now: float) -> None:
+        """The members have changed: a majority of the former ones must know."""
+        copy = self.log(group)
+        before, number = copy.members.version
+        version = (role.ballot, number + 1 if before == role.ballot else 0)
+        if before == role.ballot and not role.former and self._waits:
+            role.former = copy.members.peers
+        copy.members = Members(version, (self._pastry.own, *role.replicas.values()))
+        copy.note()
+        role.seated = {self._pastry.own.name}
+        role.changed_at = now
+        if self._waits:
+            self._send_seats(group, role, now)
+
+    def _send_seats(self, group: int, role: _Role, now: float) -> None:
+        message = Seat(group, role.ballot, self.log(group).members)
+        told = dict.fromkeys((*role.former, *role.replicas.values()))
+        for peer in told:
+            if peer.name not in role.seated:
+                self._effects.send(peer.name, message)
+        self._effects.deadlines.set(("seat", group), now + self._parameters.patience)
+
+    def on_seat(self, sender: str, message: Seat, now: float) -> None:
+        """The root names the members."""
+        copy = self.log(message.group)
+        if message.ballot < copy.promised:
+            self._effects.send(sender, BallotRefused(message.group, copy.promised))
+            return
+        copy.promised = message.ballot
+        copy.members = max(copy.members, message.members)
+        copy.note()
+        self._touched[message.group] = now
+        seated = Seated(message.group, message.members.version, self._pastry.own)
+        self._effects.send(sender, seated)
+        if self._roles.get(message.group) is not None:
+            self.give_up(message.group, now)
+
+    def on_seated(self, message: Seated, now: float) -> None:
+        """A member knows the members."""
+        role = self._roles.get(message.group)
+        if role is None or self.log(message.group).members.version != message.version:
+            return
+        role.seated.add(message.peer.name)
+        self._advance(message.group, now)
+
+    def on_seat_overdue(self, group: int, now: float) -> None:
+        """Tell members again, until enough of them know."""
+        role = self._roles.get(group)
+        if role is not None and not role.is_recovering and role.former:
+            self._advance(group, now)
+            if role.former:
+                self._send_seats(group, role, now)
+
+    def _are_members_known(self, role: _Role, now: float) -> bool:
+        if role.former and (
+            _is_majority(role.former, role.seated)
+            or now - role.changed_at >= self._parameters.give_up
+        ):
+            role.former = ()
+        return not role.former
+
     def _send_whole(self, group: int, role: _Role, name: str, now: float) -> None:
-        copy = self._copy(group)
-        window = copy.window
-        items, numbers = window.part(window.first), dict(copy.numbers)
-        role.sent[name] = window.end
-        self._effects.send(name, Replicate(group, role.ballot, window.first, items, numbers))
+        copy = self.log(group)
+        role.sent[name] = copy.end
+        message = Replicate(group, role.ballot, copy.end, (), copy.copy(), copy.members)
+        self._effects.send(name, message)
         self._expect(group, name, now)
 
     def _send_rest(self, group: int, role: _Role, now: float) -> None:
-        window = self._copy(group).window
+        copy = self.log(group)
         for name in role.replicas:
-            if role.sent[name] < window.first:
+            first = role.sent[name]
+            entries = copy.part(first)
+            if entries is None:
                 self._send_whole(group, role, name, now)
                 continue
-            items = window.part(role.sent[name])
-            self._effects.send(name, Replicate(group, role.ballot, role.sent[name], items, None))
-            role.sent[name] = window.end
+            message = Replicate(group, role.ballot, first, entries, None, None)
+            self._effects.send(name, message)
+            role.sent[name] = copy.end
             if ("replicate", group, name) not in self._effects.deadlines:
                 self._expect(group, name, now)
 
@@ -320,20 +549,22 @@ class Roots:
 
     def on_replicate(self, sender: str, message: Replicate, now: float) -> None:
         """Keep a copy for the root."""
-        group, copy = message.group, self._copy(message.group)
+        group, copy = message.group, self.log(message.group)
         if message.ballot < copy.promised:
             self._effects.send(sender, BallotRefused(group, copy.promised))
             return
-        copy.promised = message.ballot
+        self._touched[group] = now
         end: int | None = None
-        if message.numbers is not None:
-            copy.window = EventWindow(message.first, self._parameters.window, message.publications)
-            copy.numbers = dict(message.numbers)
-            copy.written = message.ballot
-            end = copy.window.end
-        elif copy.written == message.ballot and message.first <= copy.window.end:
-            copy.extend(message.publications[copy.window.end - message.first :])
-            end = copy.window.end
+        if message.content is not None:
+            copy.restore(message.content, message.first)
+            copy.written = copy.promised = message.ballot
+            if message.members is not None:
+                copy.members = max(copy.members, message.members)
+            copy.note()
+            end = copy.end
+        elif copy.written == message.ballot and message.first <= copy.end:
+            copy.extend(message.entries[copy.end - message.first :])
+            end = copy.end
         self._effects.send(sender, Replicated(group, message.ballot, self._pastry.own, end))
         self.give_up(group, now)
 
@@ -357,59 +588,77 @@ class Roots:
         role = self._roles.get(group)
         if role is not None and name in role.replicas:
             self._pastry.suspect(role.replicas[name], now)
-            self._trunk.review(group, now)
+            self._review(group, now)
 
     def _advance(self, group: int, now: float) -> None:
         """Accept everything that all replicas have."""
         role = self._roles.get(group)
         if role is None or any(name not in role.have for name in role.replicas):
             return
-        window = self._copy(group).window
-        end = min((role.have[name] for name in role.replicas), default=window.end)
-        if end > role.accepted:
-            first, role.accepted = role.accepted, end
-            self._trunk.grow(group, first, window.part(first, end), now)
-        while role.owed and role.owed[0][0] <= role.accepted:
-            _, publisher, number = role.owed.pop(0)
-            self._acknowledge(group, publisher, number, now)
+        if role.is_recovering or not self._are_members_known(role, now):
+            return
+        copy = self.log(group)
+        end = min((role.have[name] for name in role.replicas), default=copy.end)
+        first, role.accepted = role.accepted, max(role.accepted, end)
+        self._application.accept(group, first, role.accepted, now)
         if role.state is _RootState.WRITING and role.accepted >= role.until:
             role.state = _RootState.SERVING
-            self._trunk.open(group, now)
-            waiting, role.waiting = role.waiting, []
-            for message in waiting:
-                self.on_publish(message, now)
+            self._application.open(group, now)
 
-    def on_publish(self, message: PublishBatch, now: float) -> None:
-        """Number events, each once however often it is received."""
-        group = message.group
-        self.claim(group, now)
-        role = self._roles.get(group)
-        if role is None:
-            return  # another peer is the root: the publisher will try again
-        if role.state is not _RootState.SERVING:
-            role.waiting.append(message)
+    # Copies that nobody needs.
+
+    def _is_member(self, copy: GroupLog) -> bool:
+        """Whether this peer is a replica, and the root is one of its leaves."""
+        peers = copy.members.peers
+        return self._pastry.own in peers and peers[0].name in self._pastry.leaves.members
+
+    def abandon(self, group: int, now: float) -> None:
+        """There is no such group: forget it, and let the replicas forget it."""
+        role = self._roles[group]
+        for name in role.replicas:
+            self._effects.send(name, Release(group, role.ballot))
+        self._drop(group, now)
+        self._forget(group)
+
+    def _forget(self, group: int) -> None:
+        del self._copies[group]
+        self._touched.pop(group, None)
+        self._application.drop_log(group)
+
+    def create(self, message: CreateGroup, now: float) -> None:
+        """The group exists; tell a peer whether its copy is needed."""
+        self.claim(message.group, now)
+        role, holder = self._roles.get(message.group), message.holder
+        if role is None or holder is None or role.state is not _RootState.SERVING:
             return
-        copy = self._copy(group)
-        if copy.window.end - role.accepted >= self._parameters.window:
-            return  # the window must not drop events that are not accepted
-        publisher, number = message.publications[-1].publisher, message.publications[-1].number
-        known = copy.numbers.get(publisher.name, 0)
-        new = [found for found in message.publications if found.number > known]
-        if new:
-            copy.extend(new)
-            role.owed.append((copy.window.end, publisher, number))
-            self._send_rest(group, role, now)
-            self._advance(group, now)
-        elif all(owed[1] != publisher for owed in role.owed):
-            self._acknowledge(group, publisher, number, now)
+        if holder.name not in role.replicas and holder != self._pastry.own and not role.former:
+            self._effects.send(holder.name, Release(message.group, role.ballot))
 
-    def _acknowledge(self, group: int, publisher: Peer, number: int, now: float) -> None:
-        message = Accepted(group, number, self._pastry.own)
-        if publisher == self._pastry.own:
-            self._accepted(message, now)
-        else:
-            self._effects.send(publisher.name, message)
+    def on_release(self, message: Release, now: float) -> None:
+        """The copy is not needed any more."""
+        copy = self._copies.get(message.group)
+        if copy is None or message.group in self._roles or message.ballot < copy.promised:
+            return
+        self._forget(message.group)
+
+    def on_tick(self, now: float) -> None:
+        """Ask whether copies are needed that no root has written for long."""
+        oldest = now - _STALE_PERIODS * self._parameters.tree_period
+        for group, copy in list(self._copies.items()):
+            if group in self._roles or self._touched.setdefault(group, now) > oldest:
+                continue
+            self._touched[group] = now
+            if copy.written == NOBODY:
+                self._forget(group)  # only a promise to a root that was lost
+            elif self._pastry.active and not self._is_member(copy):
+                self._pastry.route(group, CreateGroup(group, self._pastry.own), now)
 
 
 def _version(found: Recovered) -> tuple[Ballot, int]:
-    return found.written, found.first + len(found.publications)
+    return found.written, found.end
+
+
+def _is_majority(peers: tuple[Peer, ...], names: Collection[str]) -> bool:
+    """More than half of the members, or half of them with the root, which is the first."""
+    found = sum(peer.name in names for peer in peers)
+    return 2 * found > len(peers) or (2 * found == len(peers) and peers[0].name in names)

@@ -33,11 +33,12 @@ from distributary.topics.overlay.messages import (
     TreeSubscribed,
     TreeUnsubscribe,
 )
+from distributary.topics.overlay.numbering import Numbering
 from distributary.topics.overlay.parameters import OverlayParameters
 from distributary.topics.overlay.pastry import Pastry
 from distributary.topics.overlay.publishing import GroupPublisher
-from distributary.topics.overlay.roots import Roots
-from distributary.topics.overlay.window import EventWindow, LogCopy
+from distributary.topics.overlay.roots import GroupApplication, Roots
+from distributary.topics.overlay.window import EventWindow, PublicationLog
 
 __all__ = ["Scribe"]
 
@@ -86,7 +87,13 @@ class _Tree:
 class Scribe:
     """One peer's part of the trees."""
 
-    def __init__(self, pastry: Pastry, parameters: OverlayParameters, effects: Effects) -> None:
+    def __init__(
+        self,
+        pastry: Pastry,
+        parameters: OverlayParameters,
+        effects: Effects,
+        application: GroupApplication | None = None,
+    ) -> None:
         self._pastry = pastry
         self._own = pastry.own
         self._parameters = parameters
@@ -94,7 +101,10 @@ class Scribe:
         self._trees: dict[int, _Tree] = {}
         self._ticks = 0
         self.publisher = GroupPublisher(pastry, parameters, effects)
-        self.roots = Roots(pastry, parameters, effects, self, self.publisher.on_accepted)
+        self.application = application or Numbering(
+            pastry, parameters, effects, self, self.publisher.on_accepted
+        )
+        self.roots = Roots(pastry, parameters, effects, self.application, self.review)
 
     # Requests of the application.
 
@@ -209,7 +219,7 @@ class Scribe:
     def _serve(self, tree: _Tree, child: _Child, now: float) -> None:
         """Promise a child its events and send those that it missed."""
         if child.start is not None and tree.group in self.roots:
-            self.roots.skip_to(tree.group, child.start, now)
+            self.application.skip_to(tree.group, child.start, now)
         window = tree.window
         assert window is not None
         start = max(window.end if child.start is None else child.start, tree.floor)
@@ -345,7 +355,7 @@ class Scribe:
 
     # For the roots.
 
-    def take_over(self, group: int, log: LogCopy, now: float) -> int:
+    def take_over(self, group: int, log: PublicationLog, now: float) -> int:
         """Continue from a log; what the tree has already had is not sent again."""
         tree = self._tree(group)
         if tree.window is not None:
@@ -372,6 +382,23 @@ class Scribe:
         if tree.window is not None:
             self._begin(tree, tree.window.end, now)
 
+    # For roots whose events are no log.
+
+    def begin_stream(self, group: int, first: int) -> None:
+        """Number what the tree carries from `first` on, or from where it is if that is later."""
+        tree = self._tree(group)
+        if tree.window is not None:
+            first = max(first, tree.window.end)
+        tree.window = EventWindow(first, self._parameters.window)
+        tree.floor = first
+
+    def multicast(self, group: int, publications: tuple[GroupPublication, ...]) -> None:
+        """Pass events down from the root, once it serves."""
+        tree = self._tree(group)
+        self._pass_down(tree, publications, again=False)
+        if tree.window is not None:
+            tree.floor = tree.window.first
+
     # Failure detection.
 
     def start(self, now: float) -> None:
@@ -393,6 +420,7 @@ class Scribe:
                 self._pastry.suspect(silent, now)
             elif tree.parent is not None and self._ticks % parameters.refresh_every == 0:
                 self._effects.send(tree.parent.name, Refresh(tree.group))
+        self.roots.on_tick(now)
         self.review_all(now)
 
     def _drop_silent_children(self, now: float) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from distributary.topics.overlay.messages import Ballot, GroupPublication
+from distributary.topics.overlay.messages import (
+    NO_MEMBERS,
+    NOBODY,
+    Ballot,
+    GroupPublication,
+    Members,
+)
 
-__all__ = ["NOBODY", "EventWindow", "LogCopy"]
-
-# Lower than the ballot of any peer.
-NOBODY: Ballot = (0, 0)
+__all__ = ["EventWindow", "PublicationLog"]
 
 
 class EventWindow:
@@ -49,23 +52,52 @@ class EventWindow:
 
 
 @dataclass(slots=True)
-class LogCopy:
-    """A peer's copy of a group's log: as root, as one of its replicas, or from an earlier role.
+class PublicationLog:
+    """A `GroupLog` of publications; keeps the last ones only.
 
-    `written` is the ballot of the root that wrote it last, `promised` the highest ballot seen.
     `numbers` has the number of each publisher's last event, by name.
     """
 
     window: EventWindow
+    limit: int
     written: Ballot = NOBODY
     promised: Ballot = NOBODY
+    members: Members = NO_MEMBERS
     numbers: dict[str, int] = field(default_factory=dict)
 
-    def extend(self, publications: Iterable[GroupPublication]) -> None:
+    @property
+    def end(self) -> int:
+        """The number of the next event."""
+        return self.window.end
+
+    def part(self, start: int) -> tuple[GroupPublication, ...] | None:
+        """The events from `start` on; None if they are gone."""
+        return self.window.part(start) if start >= self.window.first else None
+
+    def extend(self, entries: Iterable[GroupPublication]) -> None:
         """Append the next events."""
-        publications = tuple(publications)
-        self.window.extend(publications)
-        self._note(publications)
+        entries = tuple(entries)
+        self.window.extend(entries)
+        self._note(entries)
+
+    def copy(self) -> tuple[tuple[GroupPublication, ...], dict[str, int]]:
+        """All events that are kept, and the publishers' numbers."""
+        return self.window.part(self.window.first), dict(self.numbers)
+
+    def restore(
+        self, content: tuple[tuple[GroupPublication, ...], dict[str, int]], end: int
+    ) -> None:
+        """Replace the content."""
+        events, numbers = content
+        self.window = EventWindow(end - len(events), self.limit, events)
+        self.numbers = dict(numbers)
+
+    def note(self) -> None:
+        """These logs are not stored."""
+
+    def skip_to(self, number: int) -> None:
+        """Continue with this number, without the events before it."""
+        self.window = EventWindow(number, self.limit)
 
     def catch_up(self, seen: EventWindow) -> None:
         """Take events that came down the tree; it has more only if copies were lost."""
