@@ -38,7 +38,7 @@ KINDS = ("driver's Python", "driver's JVM", "executor's JVM", "Python worker")
 
 def distributed(n_flows: int = 300_000, messages: int = 2_000_000) -> Section:
     """Plans made on one and on two executors against the driver's; then one whole run."""
-    rows = []
+    rows, load = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         inputs = _write_floor(n_flows, folder)
@@ -61,7 +61,7 @@ def distributed(n_flows: int = 300_000, messages: int = 2_000_000) -> Section:
             result = job_apart("plan", folder, _cluster(n), SIZE)
             work = _work_of(folder / "plan", demand)
             assert abs(work / result["work"] - 1) < 1e-6
-            steps = result["steps"]
+            where = _show_time(result)
             plans.append((folder / "plan" / "placements.parquet").read_bytes())
             name = f"{n} executor{'s' * (n > 1)}"
             rows.append(_job_row(name, result, work, least))
@@ -88,7 +88,8 @@ def distributed(n_flows: int = 300_000, messages: int = 2_000_000) -> Section:
         "process of each kind, in GiB.",
         ["planned by", "time", "rounds", "Cw", "over the driver's", *KINDS],
         rows,
-        f"Where the time of two executors goes: {_show_steps(steps)}.",
+        f"Where the time of two executors goes: {where} The load of the machine was {load:.1f} "
+        f"before and {os.getloadavg()[0]:.1f} after.",
     )
 
 
@@ -114,8 +115,17 @@ def _work_of(folder: Path, demand: Demand) -> float:
     return cost.filtering.work
 
 
-def _show_steps(steps: dict[str, float]) -> str:
-    return ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in steps.items())
+def _show_time(result: dict[str, Any]) -> str:
+    """Where the time of a job goes, by its steps; and that of a round, by its parts."""
+    steps, parts = result["steps"], result["round"]
+    each = steps["rounds on executors"] / result["rounds"]
+    nothing, reading = parts.values()
+    listed = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in steps.items())
+    return (
+        f"{listed}. A round takes {each:.1f} s, of which {nothing:.2f} s are Spark's, for tasks "
+        f"that do nothing, and {reading - nothing:.2f} s for reading the flows; the rest is "
+        "annealing."
+    )
 
 
 # --- a million receivers -------------------------------------------------------------------------
@@ -128,7 +138,7 @@ SMALL_MIB = 1024
 
 def million() -> Section:
     """A tenth of a million receivers by every planner that fits; then a million."""
-    rows, steps = [], {}
+    rows, where, load = [], "", os.getloadavg()[0]
     for n, ways in ((100_000, ("groups-first", "best")), (1_000_000, ("groups-first",))):
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
@@ -136,12 +146,12 @@ def million() -> Section:
             shown = f"{n:,} x {n:,}, {pairs:,} pairs"
             result = job_apart("plan", folder, _cluster(2, SMALL_MIB), MILLION)
             found = {"2 executors": (result["seconds"], result["gib"], _evaluate_apart(folder))}
-            steps = result["steps"]
-            _record(shown, "2 executors", found["2 executors"], steps)
+            where = _show_time(result)
+            _record(shown, "2 executors", found["2 executors"], where)
             for algorithm in ways:
                 name = f"driver: `{algorithm}`"
                 found[name] = (*_plan_here(folder, algorithm), _evaluate_apart(folder))
-                _record(shown, name, found[name], {})
+                _record(shown, name, found[name])
             least = found["driver: `groups-first`"][2]
             for name, (seconds, gib, excess) in found.items():
                 memory = [f"{gib[kind]:.2f}" if kind in gib else "-" for kind in KINDS]
@@ -159,14 +169,15 @@ def million() -> Section:
         "GiB.",
         ["receivers x flows", "planned by", "time", "Cx/Cf", "over groups-first", *KINDS],
         rows,
-        f"Where the time of the executors goes, at a million receivers: {_show_steps(steps)}.",
+        f"Where the time of the executors goes, at a million receivers: {where} The load of the "
+        f"machine was {load:.1f} before and {os.getloadavg()[0]:.1f} after.",
     )
 
 
 def _record(
-    shown: str, name: str, found: tuple[float, dict[str, float], float], steps: Any
+    shown: str, name: str, found: tuple[float, dict[str, float], float], where: str = ""
 ) -> None:
-    print(json.dumps([shown, name, *found, steps]), file=sys.stderr, flush=True)
+    print(json.dumps([shown, name, *found, where]), file=sys.stderr, flush=True)
 
 
 def _write_markets(folder: Path, n: int, seed: int = 0) -> int:

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from distributary.model import IndexArray, IntArray
 from distributary.planning.things import Things
 
-__all__ = ["FlowStore", "replace_file", "store_flows"]
+__all__ = ["FlowStore", "open_store", "replace_file", "store_flows"]
 
 PAIRS_PER_BUCKET = 1_000_000
 _MANIFEST = "store.json"
@@ -107,7 +107,12 @@ def store_flows(flows: DataFrame, n_receivers: int, pairs: int, folder: Path) ->
             "buckets": sorted((row["bucket"], row["flows"]) for row in rows),
         }
         replace_file(manifest, lambda path: path.write_text(json.dumps(told)))
-    told = json.loads(manifest.read_text())
+    return open_store(folder, n_receivers)
+
+
+def open_store(folder: Path, n_receivers: int) -> FlowStore:
+    """The store of a folder that `store_flows` has written."""
+    told = json.loads((folder / _MANIFEST).read_text())
     buckets = tuple((bucket, flows) for bucket, flows in told["buckets"])
     return FlowStore(folder, n_receivers, told["pairs"], told["weight"], buckets)
 
