@@ -12,6 +12,7 @@ import typer
 
 from distributary import planning
 from distributary.cli.console import notes, print_json, results
+from distributary.cli.inspection import pipeline_inspect
 from distributary.cli.log_shapes import ShapeOptions
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
@@ -66,6 +67,7 @@ OutTable = Annotated[
 app = typer.Typer(
     no_args_is_help=True, help="Plan from logs, replay logs and propose topics, on Spark."
 )
+app.command("inspect")(pipeline_inspect)
 app.command("stream")(pipeline_stream)
 app.command("topics")(pipeline_topics)
 

@@ -6,7 +6,7 @@ They are fetched file by file, so little is read of a large log.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -19,57 +19,81 @@ from distributary.pipeline.lines import restore_line_ends, text_lines
 from distributary.pipeline.parquet import read_parquet
 from distributary.pipeline.sources import Source
 
-__all__ = ["sample_source"]
+__all__ = ["Sample", "draw_sample", "sample_source"]
 
 _MOST_FILES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The first rows of a source, and whether they are all that it has."""
+
+    source: Source
+    whole: bool
 
 
 def sample_source(
     spark: SparkSession, source: Source, rows: int, files: int = _MOST_FILES
 ) -> Source:
     """A source with the first rows alone, of at most so many files; a table's are any rows."""
+    return draw_sample(spark, source, rows, files).source
+
+
+def draw_sample(
+    spark: SparkSession,
+    source: Source,
+    rows: int,
+    files: int = _MOST_FILES,
+    *,
+    keep_local: bool = False,
+) -> Sample:
+    """The first rows of at most so many files; `keep_local` as in `read_parquet`."""
     if source.format == "table":
-        return replace(source, lines=_hold_first(spark, spark.table(source.path), rows)[0])
+        held, _, more = _hold_first(spark, spark.table(source.path), rows)
+        return Sample(replace(source, lines=held), not more)
     parts: list[DataFrame] = []
-    used: list[str] = []
+    whole = len(source.files) <= files
     for file in source.files[:files]:
-        held, number = _first_of_file(spark, source, file, rows)
+        held, number, more = _first_of_file(spark, source, file, rows, keep_local)
         parts.append(held)
-        used.append(file)
+        whole &= not more
         rows -= number
         if rows <= 0:
             break
+    whole &= len(parts) == len(source.files)
     lines = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-    return replace(source, files=tuple(used), lines=lines)
+    return Sample(replace(source, files=source.files[: len(parts)], lines=lines), whole)
 
 
 def _first_of_file(
-    spark: SparkSession, source: Source, file: str, rows: int
-) -> tuple[DataFrame, int]:
+    spark: SparkSession, source: Source, file: str, rows: int, keep_local: bool
+) -> tuple[DataFrame, int, bool]:
+    """The first rows of a file, their number, and whether there may be more."""
     if source.format == "parquet":
-        table = read_parquet(spark, replace(source, files=(file,)))
+        table = read_parquet(spark, replace(source, files=(file,)), keep_local=keep_local)
         return _hold_first(spark, table, rows)
     if source.format == "csv":
         return _first_records(spark, file, rows)
     lines = text_lines(spark, [file]).where(F.trim("value") != "")
     # As bytes, because a line need not be UTF-8.
-    held, number = _hold_first(
+    held, number, more = _hold_first(
         spark, lines.withColumn("value", F.col("value").cast("binary")), rows
     )
-    return held.withColumn("value", F.col("value").cast("string")), number
+    return held.withColumn("value", F.col("value").cast("string")), number, more
 
 
-def _hold_first(spark: SparkSession, frame: DataFrame, rows: int) -> tuple[DataFrame, int]:
-    """The first rows of a frame, held by the driver, and their number.
+def _hold_first(spark: SparkSession, frame: DataFrame, rows: int) -> tuple[DataFrame, int, bool]:
+    """The first rows of a frame, held by the driver, their number, and whether there may be more.
 
     They stay in Java, which has a value for each of Spark's; Python has none for the year 20000.
     """
     taken: Any = frame._jdf.takeAsList(rows)
     session: Any = spark._jsparkSession
-    return DataFrame(session.createDataFrame(taken, frame._jdf.schema()), spark), taken.size()
+    held = DataFrame(session.createDataFrame(taken, frame._jdf.schema()), spark)
+    return held, taken.size(), taken.size() == rows
 
 
-def _first_records(spark: SparkSession, file: str, rows: int) -> tuple[DataFrame, int]:
+def _first_records(spark: SparkSession, file: str, rows: int) -> tuple[DataFrame, int, bool]:
     """The first records of a CSV file, its header first."""
     lines = text_lines(spark, [file], "\n").select(F.col("value").cast("binary").alias("value"))
     # A record may have several lines; of the last one perhaps only some were taken.
@@ -87,7 +111,8 @@ def _first_records(spark: SparkSession, file: str, rows: int) -> tuple[DataFrame
         }
     )
     frame = spark.createDataFrame(table)
-    return frame.withColumn("value", F.col("value").cast("string")), len(records)
+    held = frame.withColumn("value", F.col("value").cast("string"))
+    return held, len(records), len(taken) > rows
 
 
 def _join_records(lines: list[bytes]) -> Iterator[bytes]:

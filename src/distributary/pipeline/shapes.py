@@ -153,7 +153,7 @@ def quote_path(steps: Iterable[str | int]) -> str:
     for step in steps:
         if isinstance(step, int):
             text += f"[{step}]"
-        elif re.fullmatch(r"[^.\[\]'\"$\\]+", step):
+        elif re.fullmatch(r"[^.\[\]'\"$\\]+", step) and step == step.strip():
             text += f".{step}" if text else step
         else:
             escaped = step.replace("\\", "\\\\").replace("'", "\\'")
