@@ -22,6 +22,7 @@ __all__ = [
     "Expect",
     "Expired",
     "Forgotten",
+    "Missed",
     "NoTopic",
     "Pulse",
     "Put",
@@ -133,12 +134,30 @@ class Forgotten(_Word, frozen=True):
     generation: Count
 
 
+class Missed(_Word, frozen=True):
+    """Events of the sending channel may have been lost on the way: request them."""
+
+
 class Bye(_Word, frozen=True):
     """A client disconnects for good."""
 
 
 _OURS = (
-    *(Put, Taken, Expect, NoTopic, Create, Created, Expired, Resume, Beat, Pulse, Forgotten, Bye),
+    *(
+        Put,
+        Taken,
+        Expect,
+        NoTopic,
+        Create,
+        Created,
+        Expired,
+        Resume,
+        Beat,
+        Pulse,
+        Forgotten,
+        Missed,
+        Bye,
+    ),
 )
 _KINDS: dict[str, type[Any]] = {
     kind_of(kind): kind for kind in (*_OURS, *messages.OVERHEAD, messages.Repair)

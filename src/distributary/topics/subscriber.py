@@ -22,7 +22,7 @@ from distributary.topics.choice import (
     choose_widest_cluster,
     find_cheapest_cover,
 )
-from distributary.topics.codec import Expired, Forgotten, Pulse, Resume
+from distributary.topics.codec import Expired, Forgotten, Missed, Pulse, Resume
 from distributary.topics.messages import (
     Answer,
     CarriageChange,
@@ -141,7 +141,11 @@ class Subscriber(EventSequencer):
             case Pulse():
                 return self._adopt_policy(message, now)
             case Forgotten(generation):
+                if sender in self.on:
+                    return self._rejoin_channel(sender, now)
                 return self._rejoin(generation, now)
+            case Missed():
+                return self._request_repairs_of(sender)
         raise TypeError(f"a subscriber does not understand {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
@@ -463,6 +467,35 @@ class Subscriber(EventSequencer):
             self.on.touch(name)
         self._owing.clear()
         return [*self._retry(now), SetTimer("refresh", now + self.policy.retry)]
+
+    def _rejoin_channel(self, channel: str, now: float) -> list[Action]:
+        """Join a channel again that does not know this subscriber, unless that is under way."""
+        held = self.on[channel]
+        if held.state is not AttendanceState.JOINED:
+            return []
+        self._version += 1
+        held.version, held.state = self._version, AttendanceState.JOINING
+        held.carry_version = -1
+        held.owes, held.tries, held.again_at = None, 0, now + self.policy.retry
+        self._owing.pop(channel, None)
+        self.on.touch(channel)
+        return [
+            self._join(channel),
+            *self._request_repairs_of(channel),
+            *self._set_retry(now),
+            SetTimer("refresh", now + self.policy.retry),
+        ]
+
+    def _request_repairs_of(self, channel: str) -> list[Action]:
+        """Request what may have been missed of the wanted topics that a channel brings."""
+        held = self.on.get(channel)
+        topics = held.topics if held is not None else ()
+        wanted = [(topic, self.wanted.get(topic)) for topic in topics]
+        return [
+            self._request_repair(topic, each)
+            for topic, each in wanted
+            if each is not None and each.expected is not None
+        ]
 
     # --- repeating until confirmed -----------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
-from distributary.machines.actions import Action, Deliver, Send, SetTimer, Work
+from distributary.machines.actions import Action, Append, Deliver, Send, SetTimer, Work
 
 __all__ = ["Deadlines", "Effects"]
 
@@ -34,6 +34,11 @@ class Deadlines:
     def drop(self, what: Hashable) -> None:
         """Cancel a deadline; nothing happens if there is none."""
         self._at.pop(what, None)
+
+    def postpone(self, seconds: float) -> None:
+        """Move all deadlines."""
+        for what, at in [*self._at.items()]:
+            self.set(what, at + seconds)
 
     def due(self, now: float) -> Iterator[Any]:
         """Remove and yield everything whose deadline has passed."""
@@ -67,12 +72,16 @@ class Effects:
         """Deliver a message to the application."""
         self._actions.append(Deliver(client, message, since))
 
+    def append(self, record: bytes) -> None:
+        """Append a record to the peer's log."""
+        self._actions.append(Append(record))
+
     def count(self, kind: str, units: float = 1) -> None:
         """Count another event of the given kind."""
         self._actions.append(Work(kind, units))
 
-    def set_timer(self, name: str, at: float) -> None:
-        """Set a timer."""
+    def set_timer(self, name: str, at: float | None) -> None:
+        """Set a timer, or stop it."""
         self._actions.append(SetTimer(name, at))
 
     def on_timer(self) -> None:

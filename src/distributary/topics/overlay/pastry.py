@@ -351,6 +351,10 @@ class Pastry:
         if message.entry.name not in self._failed and self.table.add(message.entry):
             self._change(now)
 
+    def excuse(self, now: float) -> None:
+        """No peer is dead because this one could not receive."""
+        self._heard = dict.fromkeys(self._heard, now)
+
     def count_lost(self, since: float) -> int:
         """The number of peers that were taken for dead since a time and not heard again."""
         return sum(at >= since for at in self._failed.values())

@@ -11,6 +11,7 @@ from distributary.topics.overlay.effects import Effects
 from distributary.topics.overlay.identifiers import Peer
 from distributary.topics.overlay.parameters import DEFAULT_PARAMETERS, OverlayParameters
 from distributary.topics.overlay.pastry import Pastry
+from distributary.topics.overlay.roots import GroupApplication
 from distributary.topics.overlay.scribe import Scribe
 
 __all__ = ["OverlayPeer"]
@@ -24,9 +25,16 @@ class OverlayPeer:
     Each message that it sends is counted as work of the message's kind.
     """
 
-    def __init__(self, own: Peer, parameters: OverlayParameters = DEFAULT_PARAMETERS) -> None:
+    def __init__(
+        self,
+        own: Peer,
+        parameters: OverlayParameters = DEFAULT_PARAMETERS,
+        *,
+        effects: Effects | None = None,
+        application: GroupApplication | None = None,
+    ) -> None:
         self.own = own
-        self._effects = Effects()
+        self._effects = effects or Effects()
         self.pastry = Pastry(
             own,
             parameters,
@@ -34,7 +42,7 @@ class OverlayPeer:
             arrive=self._arrive,
             change=lambda now: self.scribe.review_all(now),
         )
-        self.scribe = Scribe(self.pastry, parameters, self._effects)
+        self.scribe = Scribe(self.pastry, parameters, self._effects, application)
         self._gone = False
         self._handlers = self._build_handlers()
 
@@ -63,6 +71,17 @@ class OverlayPeer:
             case _:
                 raise ValueError(f"there is no timer {name!r}")
         return self._effects.take()
+
+    def understands(self, kind: type) -> bool:
+        """Whether this is the type of a message or request that a peer of the overlay handles."""
+        return kind in self._handlers
+
+    def wake(self, away: float, now: float) -> None:
+        """The process was suspended: nobody is dead for that, but others may be roots by now."""
+        self._effects.deadlines.postpone(away)
+        self.pastry.excuse(now)
+        self.scribe.excuse(now)
+        self.scribe.roots.reclaim_all(now)
 
     def _build_handlers(self) -> dict[type, Handler]:
         pastry, scribe, roots = self.pastry, self.scribe, self.scribe.roots

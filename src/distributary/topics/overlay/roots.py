@@ -24,7 +24,7 @@ roots; there events may be lost and are not numbered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -219,7 +219,7 @@ class Roots:
             self._copies[group] = self._application.new_log(group)
         return self._copies[group]
 
-    def adopt(self, logs: dict[int, GroupLog]) -> None:
+    def adopt(self, logs: Mapping[int, GroupLog]) -> None:
         """Start with these copies, from an earlier run of this peer."""
         self._copies.update(logs)
 

@@ -399,6 +399,16 @@ class Scribe:
         if tree.window is not None:
             tree.floor = tree.window.first
 
+    def is_used(self, group: int) -> bool:
+        """Whether anybody here or below needs the tree."""
+        tree = self._trees.get(group)
+        return tree is not None and (tree.subscribed or bool(tree.children))
+
+    def abandon(self, group: int, now: float) -> None:
+        """As its root, end a group that does not exist and that nobody needs."""
+        del self._trees[group]
+        self.roots.abandon(group, now)
+
     # Failure detection.
 
     def start(self, now: float) -> None:
@@ -469,7 +479,18 @@ class Scribe:
         else:
             self._effects.send(sender, Orphan(message.group, self._own, gone=False))
 
+    def excuse(self, now: float) -> None:
+        """No parent or child is dead because this peer could not receive."""
+        for tree in self._trees.values():
+            tree.heard = now
+            for child in tree.children.values():
+                child.heard = now
+
     # Inspection.
+
+    def neighbours(self) -> Iterable[str]:
+        """The names of this peer's leaves."""
+        return self._pastry.leaves.members
 
     def next_wanted(self, group: int) -> int | None:
         """The number of the next event for the application; None until it is confirmed."""

@@ -41,10 +41,9 @@ class ToChannel:
 
 @dataclass(frozen=True, slots=True)
 class ToClient:
-    """A message of a channel, or of its host (`sender` is then `SERVICE`), to a peer's client."""
+    """A message of a channel or of its host to a client, sent to the client's peer."""
 
     channel: str
-    sender: str
     client: str
     message: Any
     root: Peer
@@ -69,14 +68,14 @@ class Vouch:
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """Answers a `Vouch`: the epochs of the sender's channels, and which are not (yet) the sender's.
+    """Answers a `Vouch`: `strangers` are clients that are not on a channel of the sender.
 
-    `strangers` are clients that are not on the channel: they must join it again.
+    They must join it again. Channels `elsewhere` are not (yet) the sender's.
     """
 
     kind: ClassVar[str] = "vouch"
     root: Peer
-    epochs: dict[str, int]
+    channels: tuple[str, ...]
     strangers: dict[str, tuple[str, ...]]
     elsewhere: tuple[str, ...]
 

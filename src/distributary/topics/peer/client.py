@@ -1,0 +1,285 @@
+"""A client of peers: a subscriber and a publisher, attached to one peer at a time.
+
+If its peer is silent, it attaches to another, listens to its channels there, repeats what is not
+confirmed, and requests the events that it may have missed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributary.machines.actions import Action, Deliver, Send, SetTimer
+from distributary.topics.codec import (
+    SERVICE,
+    Beat,
+    Bye,
+    Create,
+    Created,
+    Expect,
+    NoTopic,
+    Pulse,
+    Put,
+    Taken,
+)
+from distributary.topics.host import ChannelMessage
+from distributary.topics.messages import Join, Left, Unwant, Want
+from distributary.topics.names import topic_channel, topic_of
+from distributary.topics.peer.messages import Listen, Neighbours, Unlisten
+from distributary.topics.policy import Policy
+from distributary.topics.subscriber import Subscriber
+
+__all__ = ["ClientParameters", "Confirmed", "CreateTopic", "PeerClient", "Say"]
+
+_OWN = "own "  # begins the names of the timers that are not the subscriber's
+_UNLISTEN = "unlisten "
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """The application publishes an event."""
+
+    topic: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """The application creates a topic."""
+
+    topic: str
+    flow: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """Delivered to the application: its first `upto` events to a topic are accepted."""
+
+    topic: str
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientParameters:
+    """All times are in seconds.
+
+    A peer that is silent for `away_after` is given up for another. At most `window` events of a
+    topic are in flight.
+    """
+
+    beat_every: float = 1.0
+    away_after: float = 4.0
+    repeat_after: float = 1.0
+    linger: float = 2.0  # before it stops listening to a channel that it has left
+    window: int = 256
+
+
+@dataclass(slots=True)
+class _Outbox:
+    """The stream of events to one topic, until they are accepted."""
+
+    stream: int
+    upto: int = 0  # accepted
+    at: float = 0.0  # time of the last progress or repetition
+    events: deque[bytes] = field(default_factory=deque)
+    sent: int = 0  # of these
+
+    def next_puts(self, window: int) -> list[Put]:
+        """The events that may be sent now."""
+        first, self.sent = self.sent, min(len(self.events), window)
+        events = [self.events[at] for at in range(first, self.sent)]
+        return [
+            Put(self.stream, self.upto + at, event) for at, event in enumerate(events, first + 1)
+        ]
+
+
+class PeerClient:
+    """The `Machine` of one client.
+
+    Requests of the application are messages from outside: `Want`, `Unwant`, `Say`, `CreateTopic`.
+    Delivered to it are events and reports of the subscriber, `Confirmed`, `Created` with the topic,
+    and `NoTopic`. The process calls `start` once, and `lost` when a connection ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        policy: Policy,
+        peers: Sequence[str],
+        parameters: ClientParameters | None = None,
+    ) -> None:
+        if not peers:
+            raise ValueError("a client needs the name of at least one peer")
+        self.name = name
+        self.parameters = parameters or ClientParameters()
+        self.subscriber = Subscriber(name, policy)
+        self.peer = peers[0]
+        self._peers = dict.fromkeys(peers)
+        self._given = tuple(peers)
+        self._heard_at = 0.0
+        self._listening: dict[str, None] = {}
+        self._outboxes: dict[str, _Outbox] = {}  # by topic
+        self._streams: dict[int, str] = {}
+        self._creating: dict[str, float] = {}
+        self.moves = 0
+
+    # --- inputs --------------------------------------------------------------------------------
+
+    def start(self, now: float) -> list[Action]:
+        """Attach to the first peer."""
+        self._heard_at = now
+        return [*self._beat(), SetTimer(f"{_OWN}beat", now + self.parameters.beat_every)]
+
+    def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
+        """Handle messages of the own peer and requests of the application."""
+        match message:
+            case Want() | Unwant():
+                return self._perform(self.subscriber.on_message(sender, message, now), now)
+            case Say(topic, payload):
+                return self._say(topic, payload, now)
+            case CreateTopic(topic, flow):
+                self._creating[topic] = flow
+                return [self._send(topic_channel(topic), Create(flow))]
+        if sender != self.peer:
+            return []  # a peer that was left
+        self._heard_at = now
+        match message:
+            case Neighbours(names):
+                self._peers = dict.fromkeys((*names, *self._given))
+                return []
+            case ChannelMessage(channel, said):
+                return self._on_said(channel, said, now)
+        raise TypeError(f"a client does not understand {message!r}")
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """Send heartbeats, repeat what is not confirmed, and leave a silent peer."""
+        if not name.startswith(_OWN):
+            return self._perform(self.subscriber.on_timer(name, now), now)
+        name = name.removeprefix(_OWN)
+        if name.startswith(_UNLISTEN):
+            return self._unlisten(name.removeprefix(_UNLISTEN))
+        actions: list[Action] = []
+        if now - self._heard_at > self.parameters.away_after:
+            actions = self.lost(now)
+        again = SetTimer(f"{_OWN}beat", now + self.parameters.beat_every)
+        return [*actions, *self._beat(), *self._repeat(now), again]
+
+    def lost(self, now: float) -> list[Action]:
+        """The peer is gone: attach to another."""
+        others = [name for name in self._peers if name != self.peer] or [self.peer]
+        self.peer = others[self.moves % len(others)]
+        self.moves += 1
+        self._heard_at = now
+        for outbox in self._outboxes.values():
+            outbox.at = now - self.parameters.repeat_after  # repeat at once
+        listen = [Send(self.peer, Listen(tuple(self._listening)))] if self._listening else []
+        refresh = SetTimer("refresh", now + self.subscriber.policy.retry)
+        return [*self._beat(), *listen, *self._repeat(now), refresh]
+
+    def leave(self) -> list[Action]:
+        """Say goodbye."""
+        return [self._send(SERVICE, Bye())]
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _say(self, topic: str, payload: bytes, now: float) -> list[Action]:
+        outbox = self._outboxes.get(topic)
+        if outbox is None:
+            outbox = self._outboxes[topic] = _Outbox(len(self._streams) + 1)
+            self._streams[outbox.stream] = topic
+        if not outbox.events:
+            outbox.at = now
+        outbox.events.append(payload)
+        return self._put(topic, outbox)
+
+    def _put(self, topic: str, outbox: _Outbox) -> list[Action]:
+        puts = outbox.next_puts(self.parameters.window)
+        return [self._send(topic_channel(topic), put) for put in puts]
+
+    def _repeat(self, now: float) -> list[Action]:
+        actions: list[Action] = []
+        for topic, outbox in self._outboxes.items():
+            if outbox.events and now - outbox.at >= self.parameters.repeat_after:
+                outbox.at, outbox.sent = now, 0
+                actions += self._put(topic, outbox)
+        create = self._creating.items()
+        return [*actions, *(self._send(topic_channel(t), Create(flow)) for t, flow in create)]
+
+    def _on_taken(self, taken: Taken, now: float) -> list[Action]:
+        topic = self._streams.get(taken.stream)
+        if topic is None:
+            return []
+        outbox = self._outboxes[topic]
+        new = min(taken.upto - outbox.upto, len(outbox.events))
+        if new <= 0:
+            return []
+        for _ in range(new):
+            outbox.events.popleft()
+        outbox.upto += new
+        outbox.sent = max(0, outbox.sent - new)
+        outbox.at = now
+        confirmed = Deliver(self.name, Confirmed(topic, outbox.upto), now)
+        return [confirmed, *self._put(topic, outbox)]
+
+    def _on_expect(self, expect: Expect, now: float) -> list[Action]:
+        topic = self._streams.get(expect.stream)
+        if topic is None or expect.number > self._outboxes[topic].upto + 1:
+            return self._on_taken(Taken(expect.stream, expect.number - 1), now)
+        outbox = self._outboxes[topic]
+        if now - outbox.at < self.parameters.repeat_after / 10:
+            return []  # everything has just been repeated
+        outbox.at, outbox.sent = now, 0
+        return self._put(topic, outbox)
+
+    # --- messages of channels ------------------------------------------------------------------
+
+    def _on_said(self, channel: str, said: Any, now: float) -> list[Action]:
+        match said:
+            case Pulse():
+                return []
+            case Taken():
+                return self._on_taken(said, now)
+            case Expect():
+                return self._on_expect(said, now)
+            case Created(new):
+                topic = topic_of(channel)
+                if self._creating.pop(topic, None) is None:
+                    return []
+                return [Deliver(self.name, (topic, Created(new)), now)]
+            case NoTopic(topic):
+                if topic in self.subscriber.wanted or topic in self._outboxes:
+                    return [Deliver(self.name, said, now)]
+                return []
+        actions = self._perform(self.subscriber.on_message(channel, said, now), now)
+        if isinstance(said, Left) and channel not in self.subscriber.on:
+            at = now + self.parameters.linger
+            actions.append(SetTimer(f"{_OWN}{_UNLISTEN}{channel}", at))
+        return actions
+
+    def _unlisten(self, channel: str) -> list[Action]:
+        if channel in self.subscriber.on or channel not in self._listening:
+            return []
+        del self._listening[channel]
+        return [Send(self.peer, Unlisten((channel,)))]
+
+    def _perform(self, actions: Iterable[Action], now: float) -> list[Action]:
+        """Bring the subscriber's messages to the peer; listen to a channel before joining it."""
+        done: list[Action] = []
+        for action in actions:
+            if not isinstance(action, Send):
+                done.append(action)
+                continue
+            if isinstance(action.message, Join) and action.to not in self._listening:
+                self._listening[action.to] = None
+                done.append(Send(self.peer, Listen((action.to,))))
+            done.append(self._send(action.to, action.message))
+        return done
+
+    def _beat(self) -> list[Action]:
+        machine = self.subscriber
+        return [self._send(SERVICE, Beat(machine.generation, bool(machine.channels())))]
+
+    def _send(self, channel: str, message: Any) -> Action:
+        return Send(self.peer, ChannelMessage(channel, message))

@@ -1,0 +1,283 @@
+"""The channels whose root is this peer: a host for each, whose sends wait for the replicas."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributary.machines.actions import Action, Append, Send, SetTimer
+from distributary.topics.codec import Create, NoTopic
+from distributary.topics.host import ChannelMessage, TopicHost
+from distributary.topics.names import is_channel, is_topic, members_of, topic_of
+from distributary.topics.overlay.effects import Effects
+from distributary.topics.overlay.identifiers import Peer, identifier
+from distributary.topics.overlay.messages import GroupPublication
+from distributary.topics.overlay.scribe import Scribe
+from distributary.topics.peer.copies import ChannelLog, PeerState
+from distributary.topics.peer.messages import ToChannel, ToClient, Vouch
+from distributary.topics.peer.parameters import PeerParameters
+from distributary.topics.policy import Policy
+
+__all__ = ["ChannelHosting"]
+
+_MEMBERS = members_of("")
+_TIMER = "host"
+_MOST_WAITING = 10_000  # messages to a channel whose root is not ready
+_IDLE = 30.0  # seconds after which a root forgets a channel that does not exist
+_ROUND_BITS = 32  # the numbers of a root's tree begin with the round of its ballot
+
+
+@dataclass(slots=True)
+class _Hosted:
+    """A channel of this peer."""
+
+    group: int
+    ballot: tuple[int, int]
+    used_at: float
+    host: TopicHost | None = None
+    channel: str = ""
+    pending: deque[tuple[int, Send]] = field(default_factory=deque)  # by the log's end
+    access: dict[str, Peer] = field(default_factory=dict)  # the peer of each client
+
+
+class ChannelHosting:
+    """The `GroupApplication` of channels."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        parameters: PeerParameters,
+        effects: Effects,
+        state: PeerState,
+        own: Peer,
+        *,
+        seed: int,
+    ) -> None:
+        self.policy = policy
+        self.scribe: Scribe  # set once it exists, since each knows the other
+        self._parameters = parameters
+        self._effects = effects
+        self._state = state
+        self._own = own
+        self._seed = seed
+        self._hosted: dict[int, _Hosted] = {}
+        self._waiting: dict[int, list[ToChannel]] = {}
+        self._outside: deque[ToChannel | ToClient] = deque()
+
+    # --- the log of a group --------------------------------------------------------------------
+
+    def new_log(self, group: int) -> ChannelLog:
+        """An empty log."""
+        return self._state.new_log(group)
+
+    def drop_log(self, group: int) -> None:
+        """The log is no longer needed here."""
+        self._state.drop_log(group)
+
+    def take_over(self, group: int, log: ChannelLog, now: float) -> int:
+        """Continue from this log; the host starts once the replicas have it."""
+        log.hosted = True
+        return log.end
+
+    def accept(self, group: int, first: int, end: int, now: float) -> None:
+        """All replicas have the entries before `end`: send what follows from them."""
+        log: ChannelLog = self.scribe.roots.log(group)
+        log.trim(end)
+        hosted = self._hosted.get(group)
+        while hosted is not None and hosted.pending and hosted.pending[0][0] <= end:
+            _, send = hosted.pending.popleft()
+            self._perform_send(hosted, send, now)
+
+    def open(self, group: int, now: float) -> None:
+        """Start the channel, and serve the tree and whoever waits."""
+        roots = self.scribe.roots
+        ballot = roots.ballot(group)
+        hosted = self._hosted[group] = _Hosted(group, ballot, now)
+        self.scribe.begin_stream(group, ballot[0] << _ROUND_BITS)
+        self.scribe.open(group, now)
+        for channel in roots.log(group).state.states:
+            self._start_host(hosted, channel, now)
+        for message in self._waiting.pop(group, ()):
+            self._take(hosted, message, now)
+
+    def close(self, group: int, now: float) -> None:
+        """Another peer is the root; what was not accepted is dropped, and said again to it."""
+        self.scribe.roots.log(group).hosted = False
+        self._hosted.pop(group, None)
+
+    def skip_to(self, group: int, number: int, now: float) -> None:
+        """The numbers of the tree go on where a child is."""
+        self.scribe.begin_stream(group, number)
+
+    # --- inputs --------------------------------------------------------------------------------
+
+    def arrive(self, payload: Any, now: float) -> None:
+        """A routed message for a channel of this peer."""
+        match payload:
+            case ToChannel():
+                self._on_message(payload, now)
+            case Vouch(clients, via):
+                for channel, names in clients.items():
+                    self.vouch({channel: names}, via, now)
+            case _:
+                self._effects.count("refused")
+
+    def _on_message(self, message: ToChannel, now: float) -> None:
+        group = identifier(message.channel)
+        self.scribe.roots.claim(group, now)
+        hosted = self._hosted.get(group)
+        if hosted is not None:
+            self._take(hosted, message, now)
+            return
+        waiting = self._waiting.setdefault(group, [])
+        if len(waiting) < _MOST_WAITING:
+            waiting.append(message)  # repeated by whoever sent it if this peer does not open
+
+    def _take(self, hosted: _Hosted, message: ToChannel, now: float) -> None:
+        channel, sender = message.channel, message.sender
+        hosted.used_at = now
+        if not is_channel(sender):
+            hosted.access[sender] = message.via
+        host = hosted.host
+        if host is None or not self._exists(hosted):
+            if is_topic(channel) and not isinstance(message.message, Create):
+                self._refuse_unknown_topic(channel, message)
+                return
+            host = host or self._start_host(hosted, channel, now)
+        if hosted.channel != channel:
+            self._effects.count("refused")  # another channel with the same key
+            return
+        said = ChannelMessage(channel, message.message)
+        self._perform(hosted, host.on_message(sender, said, now), now)
+
+    def _exists(self, hosted: _Hosted) -> bool:
+        host = hosted.host
+        return host is not None and hosted.channel in host.state.states
+
+    def _refuse_unknown_topic(self, channel: str, message: ToChannel) -> None:
+        if not is_channel(message.sender):
+            answer = ToClient(channel, message.sender, NoTopic(topic_of(channel)), self._own)
+            self._answer(message.via, answer)
+
+    def _answer(self, via: Peer, answer: ToClient) -> None:
+        if via == self._own:
+            self._outside.append(answer)
+        else:
+            self._effects.send(via.name, answer)
+
+    def on_timer(self, name: str, now: float) -> None:
+        """Handle a timer of a host, unless this peer became root anew since it was set."""
+        group, number, rest = name.split(" ", 2)
+        hosted = self._hosted.get(int(group))
+        if hosted is not None and hosted.host is not None and hosted.ballot[0] == int(number):
+            self._perform(hosted, hosted.host.on_timer(rest, now), now)
+
+    def vouch(
+        self, clients: dict[str, tuple[str, ...]], via: Peer, now: float
+    ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+        """Clients of a peer are alive; returns strangers by channel, and channels not served here.
+
+        A channel for which this peer is not ready yet belongs to the latter.
+        """
+        strangers: dict[str, tuple[str, ...]] = {}
+        elsewhere: list[str] = []
+        for channel, names in clients.items():
+            hosted = self._hosted.get(identifier(channel))
+            if hosted is None:
+                elsewhere.append(channel)
+                continue
+            unknown = tuple(self._hear(hosted, names, via, now))
+            if unknown:
+                strangers[channel] = unknown
+        return strangers, tuple(elsewhere)
+
+    def _hear(
+        self, hosted: _Hosted, names: tuple[str, ...], via: Peer, now: float
+    ) -> Iterator[str]:
+        machine = None if hosted.host is None else hosted.host.machine(hosted.channel)
+        for name in names:
+            hosted.access[name] = via
+            if hosted.host is None or machine is None:
+                yield name
+                continue
+            hosted.host.heard[name] = now
+            if name not in machine.state.members:
+                yield name
+
+    # --- housekeeping --------------------------------------------------------------------------
+
+    def keep_house(self, now: float) -> None:
+        """Declare silent clients dead, and forget what has ended."""
+        parameters = self._parameters
+        for hosted in [*self._hosted.values()]:
+            host = hosted.host
+            if host is not None:
+                self._perform(hosted, host.bury(now, parameters.dead_after), now)
+                self._perform(hosted, host.sweep(now, parameters.forget_after), now)
+                for name in [name for name in hosted.access if name not in host.heard]:
+                    del hosted.access[name]
+            if self._is_idle(hosted, now) and not self.scribe.is_used(hosted.group):
+                self.scribe.abandon(hosted.group, now)
+
+    def _is_idle(self, hosted: _Hosted, now: float) -> bool:
+        """Whether there is no such channel, and nobody has asked for it lately."""
+        since = now - hosted.used_at
+        return since > _IDLE and not hosted.pending and not self._exists(hosted)
+
+    def excuse(self, now: float) -> None:
+        """No client is dead because this peer could not receive."""
+        for hosted in self._hosted.values():
+            if hosted.host is not None:
+                hosted.host.excuse(now)
+
+    # --- hosts ---------------------------------------------------------------------------------
+
+    def _start_host(self, hosted: _Hosted, channel: str, now: float) -> TopicHost:
+        state = self.scribe.roots.log(hosted.group).state
+        hosted.channel = channel
+        hosted.host = TopicHost(self.policy, state, hosts=channel.__eq__, seed=self._seed)
+        hosted.host.most_payload = self._parameters.longest_event
+        self._perform(hosted, hosted.host.start(now), now)
+        return hosted.host
+
+    def _perform(self, hosted: _Hosted, actions: list[Action], now: float) -> None:
+        """Write the records, and keep what is to be sent until the replicas have them."""
+        roots, group = self.scribe.roots, hosted.group
+        records = tuple(action.record for action in actions if isinstance(action, Append))
+        if records:
+            roots.append(group, records)
+        end = roots.log(group).end
+        for action in actions:
+            match action:
+                case Send() if hosted.pending or roots.accepted(group) < end:
+                    hosted.pending.append((end, action))
+                case Send():
+                    self._perform_send(hosted, action, now)
+                case SetTimer(name, at):
+                    self._effects.set_timer(f"{_TIMER} {group} {hosted.ballot[0]} {name}", at)
+
+    def _perform_send(self, hosted: _Hosted, send: Send, now: float) -> None:
+        to, message = send.to, send.message.message
+        if to.startswith(_MEMBERS):
+            publication = GroupPublication(self._own, 0, message, now)
+            self.scribe.multicast(hosted.group, (publication,))
+        elif is_channel(to):
+            self._outside.append(ToChannel(to, hosted.channel, message, self._own))
+        elif (via := hosted.access.get(to)) is not None:
+            self._answer(via, ToClient(hosted.channel, to, message, self._own))
+        else:
+            self._effects.count("unreachable")  # until a peer vouches for it; all is repeated
+
+    def take_outgoing(self) -> Iterator[ToChannel | ToClient]:
+        """What the hosts send to other channels, and to clients of this peer."""
+        while self._outside:
+            yield self._outside.popleft()
+
+    # --- inspection ----------------------------------------------------------------------------
+
+    def hosts(self) -> dict[str, TopicHost]:
+        """The hosts of the channels that this peer serves."""
+        found = (hosted for hosted in self._hosted.values() if self._exists(hosted))
+        return {hosted.channel: hosted.host for hosted in found if hosted.host is not None}
