@@ -147,6 +147,7 @@ class _Role:
     members: Members = NO_MEMBERS  # the latest known ones
     asked: set[str] = field(default_factory=set)
     awaited: dict[str, Peer] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)  # no answer: asked again, but not awaited
     promised: set[str] = field(default_factory=set)
     fetching: Peer | None = None
     state: _RootState = _RootState.RECOVERING
@@ -242,7 +243,8 @@ class Roots:
         for name, peer in (known | self._pastry.leaves.members).items():
             if name not in role.asked and name != self._pastry.own.name:
                 role.asked.add(name)
-                role.awaited[name] = peer
+                if name not in role.silent or name in self._pastry.leaves.members:
+                    role.awaited[name] = peer
                 self._effects.send(name, Recover(group, role.ballot, self._pastry.own))
         if role.awaited or self._pastry.is_settling or not self._may_go_on(role, now):
             self._effects.deadlines.set(("recover", group), now + self._parameters.patience)
@@ -312,6 +314,7 @@ class Roots:
             silent[role.fetching.name] = role.fetching
             role.fetching, role.best = None, None
             role.promised.clear()
+        role.silent |= silent.keys()
         for peer in silent.values():
             self._pastry.suspect(peer, now)
         if self._roles.get(group) is role:
