@@ -394,12 +394,13 @@ class Replicated:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """The root names the members of a group."""
+    """The root names the members of a group; `settled` if enough of the former ones know."""
 
     kind: ClassVar[str] = "replicate"
     group: int
     ballot: Ballot
     members: Members
+    settled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +435,7 @@ class Recovered:
     written: Ballot
     end: int
     members: Members
+    proposed: Members
 
 
 @dataclass(frozen=True, slots=True)

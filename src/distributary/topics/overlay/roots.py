@@ -61,11 +61,14 @@ class GroupLog(Protocol):
     """A copy of a group's log: of the root, of a replica, or from an earlier role.
 
     `written` is the ballot of the root that wrote it last, `promised` the highest ballot seen.
+    `members` are the last ones that a majority of the former members knows, `proposed` the last
+    that a root has named.
     """
 
     written: Ballot
     promised: Ballot
     members: Members
+    proposed: Members
 
     @property
     def end(self) -> int:
@@ -145,6 +148,7 @@ class _Role:
     since: float
     best: Recovered | None = None
     members: Members = NO_MEMBERS  # the latest known ones
+    proposed: Members = NO_MEMBERS
     asked: set[str] = field(default_factory=set)
     awaited: dict[str, Peer] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)  # no answer: asked again, but not awaited
@@ -156,8 +160,9 @@ class _Role:
     replicas: dict[str, Peer] = field(default_factory=dict)
     have: dict[str, int] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
-    former: tuple[Peer, ...] = ()  # a majority of them must learn of the members
+    former: tuple[tuple[Peer, ...], ...] = ()  # majorities of these must learn of the members
     seated: set[str] = field(default_factory=set)  # those who have
+    settled: bool = False
     changed_at: float = 0.0
 
     @property
@@ -233,13 +238,15 @@ class Roots:
         copy = self.log(group)
         copy.promised = (copy.promised[0] + 1, self._pastry.own.identifier)
         copy.note()
-        self._roles[group] = _Role(copy.promised, now, members=copy.members)
+        role = _Role(copy.promised, now, members=copy.members, proposed=copy.proposed)
+        self._roles[group] = role
         self._ask_leaves(group, now)
 
     def _ask_leaves(self, group: int, now: float) -> None:
         """Ask leaves and members that were not asked yet; go on if there are none."""
         role, copy = self._roles[group], self.log(group)
-        known = {peer.name: peer for peer in role.members.peers} if self._waits else {}
+        members = (*role.members.peers, *role.proposed.peers) if self._waits else ()
+        known = {peer.name: peer for peer in members}
         for name, peer in (known | self._pastry.leaves.members).items():
             if name not in role.asked and name != self._pastry.own.name:
                 role.asked.add(name)
@@ -266,7 +273,8 @@ class Roots:
         if not role.members.peers:  # unless all copies are with peers that were lost just now
             lost = self._pastry.count_lost(now - self._parameters.give_up)
             return lost <= self._parameters.replicas
-        return _is_majority(role.members.peers, {self._pastry.own.name, *role.promised})
+        known = {self._pastry.own.name, *role.promised}
+        return all(_is_majority(peers, known) for peers in _find_former(role))
 
     def on_recover(self, message: Recover, now: float) -> None:
         """Another peer claims to be the root."""
@@ -286,6 +294,7 @@ class Roots:
             copy.written,
             copy.end,
             copy.members,
+            copy.proposed,
         )
         self._effects.send(message.peer.name, found)
         self.give_up(group, now)
@@ -300,6 +309,7 @@ class Roots:
         if role.best is None or _version(message) > _version(role.best):
             role.best = message
         role.members = max(role.members, message.members)
+        role.proposed = max(role.proposed, message.proposed)
         self._pastry.consider(message.leaves.values(), now)
         if not role.awaited and role.fetching is None:
             self._ask_leaves(message.group, now)
@@ -413,8 +423,8 @@ class Roots:
             return
         role = self._roles[group]
         copy = self.log(group)
-        role.former = role.members.peers if self._waits else ()
-        copy.written, copy.members = role.ballot, max(copy.members, role.members)
+        role.former = _find_former(role) if self._waits else ()
+        copy.written, copy.members = role.ballot, role.members
         role.state = _RootState.WRITING
         role.accepted = self._application.take_over(group, copy, now)
         role.until = copy.end
@@ -460,7 +470,7 @@ class Roots:
         changed = bool(new) or len(chosen) != len(role.replicas)
         role.replicas = chosen
         copy = self.log(group)
-        if changed or copy.members.version[0] != role.ballot:
+        if changed or copy.proposed.version[0] != role.ballot:
             self._seat_members(group, role, now)
         for name in new:
             self._send_whole(group, role, name, now)
@@ -468,24 +478,27 @@ class Roots:
     def _seat_members(self, group: int, role: _Role, now: float) -> None:
         """The members have changed: a majority of the former ones must know."""
         copy = self.log(group)
-        before, number = copy.members.version
+        before, number = copy.proposed.version
         version = (role.ballot, number + 1 if before == role.ballot else 0)
-        if before == role.ballot and not role.former and self._waits:
-            role.former = copy.members.peers
-        copy.members = Members(version, (self._pastry.own, *role.replicas.values()))
-        copy.note()
-        role.seated = {self._pastry.own.name}
-        role.changed_at = now
+        copy.proposed = Members(version, (self._pastry.own, *role.replicas.values()))
         if self._waits:
+            role.seated, role.settled = {self._pastry.own.name}, False
+            role.changed_at = now
             self._send_seats(group, role, now)
+        else:
+            copy.members, role.settled = copy.proposed, True
+        copy.note()
 
     def _send_seats(self, group: int, role: _Role, now: float) -> None:
-        message = Seat(group, role.ballot, self.log(group).members)
-        told = dict.fromkeys((*role.former, *role.replicas.values()))
-        for peer in told:
-            if peer.name not in role.seated:
+        """Name the members to the former ones and to each other, again once they are settled."""
+        message = Seat(group, role.ballot, self.log(group).proposed, role.settled)
+        former = (peer for peers in role.former for peer in peers)
+        for peer in dict.fromkeys((*former, *role.replicas.values())):
+            told = role.settled or peer.name not in role.seated
+            if told and peer != self._pastry.own:
                 self._effects.send(peer.name, message)
-        self._effects.deadlines.set(("seat", group), now + self._parameters.patience)
+        if not role.settled:
+            self._effects.deadlines.set(("seat", group), now + self._parameters.patience)
 
     def on_seat(self, sender: str, message: Seat, now: float) -> None:
         """The root names the members."""
@@ -494,7 +507,9 @@ class Roots:
             self._effects.send(sender, BallotRefused(message.group, copy.promised))
             return
         copy.promised = message.ballot
-        copy.members = max(copy.members, message.members)
+        copy.proposed = max(copy.proposed, message.members)
+        if message.settled:
+            copy.members = max(copy.members, message.members)
         copy.note()
         self._touched[message.group] = now
         seated = Seated(message.group, message.members.version, self._pastry.own)
@@ -505,7 +520,7 @@ class Roots:
     def on_seated(self, message: Seated, now: float) -> None:
         """A member knows the members."""
         role = self._roles.get(message.group)
-        if role is None or self.log(message.group).members.version != message.version:
+        if role is None or self.log(message.group).proposed.version != message.version:
             return
         role.seated.add(message.peer.name)
         self._advance(message.group, now)
@@ -513,25 +528,36 @@ class Roots:
     def on_seat_overdue(self, group: int, now: float) -> None:
         """Tell members again, until enough of them know."""
         role = self._roles.get(group)
-        if role is not None and not role.is_recovering and role.former:
-            self._advance(group, now)
-            if role.former:
-                self._send_seats(group, role, now)
+        if role is None or role.is_recovering:
+            return
+        self._advance(group, now)
+        if self._roles.get(group) is role and not role.settled:
+            self._send_seats(group, role, now)
 
-    def _are_members_known(self, role: _Role, now: float) -> bool:
-        if role.former and (
-            _is_majority(role.former, role.seated)
-            or now - role.changed_at >= self._parameters.give_up
-        ):
-            role.former = ()
-        return not role.former
+    def _settle_members(self, group: int, role: _Role, now: float) -> bool:
+        """Whether enough of the former members know the members, who are told so."""
+        if role.settled:
+            return True
+        waited = now - role.changed_at >= self._parameters.give_up
+        if not waited and not all(_is_majority(peers, role.seated) for peers in role.former):
+            return False
+        copy = self.log(group)
+        copy.members, role.settled = copy.proposed, True
+        copy.note()
+        self._send_seats(group, role, now)
+        role.former = (copy.members.peers,)
+        return True
 
     def _send_whole(self, group: int, role: _Role, name: str, now: float) -> None:
         copy = self.log(group)
         role.sent[name] = copy.end
-        message = Replicate(group, role.ballot, copy.end, (), copy.copy(), copy.members)
+        message = Replicate(group, role.ballot, copy.end, (), copy.copy(), self._known(copy))
         self._effects.send(name, message)
         self._expect(group, name, now)
+
+    def _known(self, copy: GroupLog) -> Members | None:
+        """The members, if they are not named apart."""
+        return None if self._waits else copy.members
 
     def _send_rest(self, group: int, role: _Role, now: float) -> None:
         copy = self.log(group)
@@ -562,7 +588,7 @@ class Roots:
             copy.restore(message.content, message.first)
             copy.written = copy.promised = message.ballot
             if message.members is not None:
-                copy.members = max(copy.members, message.members)
+                copy.members = copy.proposed = message.members
             copy.note()
             end = copy.end
         elif copy.written == message.ballot and message.first <= copy.end:
@@ -598,7 +624,7 @@ class Roots:
         role = self._roles.get(group)
         if role is None or any(name not in role.have for name in role.replicas):
             return
-        if role.is_recovering or not self._are_members_known(role, now):
+        if role.is_recovering or not self._settle_members(group, role, now):
             return
         copy = self.log(group)
         end = min((role.have[name] for name in role.replicas), default=copy.end)
@@ -634,7 +660,7 @@ class Roots:
         role, holder = self._roles.get(message.group), message.holder
         if role is None or holder is None or role.state is not _RootState.SERVING:
             return
-        if holder.name not in role.replicas and holder != self._pastry.own and not role.former:
+        if holder.name not in role.replicas and holder != self._pastry.own and role.settled:
             self._effects.send(holder.name, Release(message.group, role.ballot))
 
     def on_release(self, message: Release, now: float) -> None:
@@ -655,6 +681,14 @@ class Roots:
                 self._forget(group)  # only a promise to a root that was lost
             elif self._pastry.active and not self._is_member(copy):
                 self._pastry.route(group, CreateGroup(group, self._pastry.own), now)
+
+
+def _find_former(role: _Role) -> tuple[tuple[Peer, ...], ...]:
+    """The last members; those proposed after them may have become members, too."""
+    if not role.members.peers:
+        return ()
+    newer = role.proposed.version > role.members.version
+    return (role.members.peers, role.proposed.peers) if newer else (role.members.peers,)
 
 
 def _version(found: Recovered) -> tuple[Ballot, int]:

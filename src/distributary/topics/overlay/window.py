@@ -63,6 +63,7 @@ class PublicationLog:
     written: Ballot = NOBODY
     promised: Ballot = NOBODY
     members: Members = NO_MEMBERS
+    proposed: Members = NO_MEMBERS
     numbers: dict[str, int] = field(default_factory=dict)
 
     @property

@@ -20,6 +20,8 @@ from distributary.topics.records import UNUSABLE, HostState
 
 __all__ = ["ChannelLog", "PeerState"]
 
+_Version = tuple[tuple[Count, int], Count]
+_Peers = tuple[tuple[int, str], ...]
 Journal = Callable[["_Record"], None]
 
 
@@ -50,8 +52,8 @@ class _Mark(msgspec.Struct, array_like=True, tag="mark"):
     written: tuple[Count, int]
     promised: tuple[Count, int]
     end: Count
-    version: tuple[tuple[Count, int], Count]
-    members: tuple[tuple[int, str], ...]
+    members: tuple[_Version, _Peers]
+    proposed: tuple[_Version, _Peers]
 
 
 class _Gone(msgspec.Struct, array_like=True, tag="gone"):
@@ -78,6 +80,7 @@ class ChannelLog:
         self.written: Ballot = NOBODY
         self.promised: Ballot = NOBODY
         self.members: Members = NO_MEMBERS
+        self.proposed: Members = NO_MEMBERS
         self._policy = policy
         self._journal = journal
         self._first = 0  # number of the first of the recent entries
@@ -130,10 +133,11 @@ class ChannelLog:
 
     def note(self) -> None:
         """Store the version."""
-        version, peers = self.members
-        members = tuple((peer.identifier, peer.name) for peer in peers)
-        mark = _Mark(self.group, self.written, self.promised, self.end, version, members)
-        self._journal(mark)
+        self._journal(self._mark())
+
+    def _mark(self) -> _Mark:
+        members, proposed = _encode_members(self.members), _encode_members(self.proposed)
+        return _Mark(self.group, self.written, self.promised, self.end, members, proposed)
 
     def _replay(self, records: Iterable[bytes]) -> None:
         try:
@@ -147,9 +151,7 @@ class ChannelLog:
         yield _Begin(self.group)
         for record in self.state.snapshot():
             yield _Part(self.group, (record,))
-        version, peers = self.members
-        members = tuple((peer.identifier, peer.name) for peer in peers)
-        yield _Mark(self.group, self.written, self.promised, self.end, version, members)
+        yield self._mark()
 
     def apply(self, record: _Record) -> None:
         """Replay a record of this copy."""
@@ -161,9 +163,9 @@ class ChannelLog:
             case _Extend(_, records):
                 self._first += len(records)
                 self._replay(records)
-            case _Mark(_, written, promised, end, version, members):
+            case _Mark(_, written, promised, end, members, proposed):
                 self.written, self.promised, self._first = written, promised, end
-                self.members = Members(version, tuple(Peer(*each) for each in members))
+                self.members, self.proposed = _decode_members(members), _decode_members(proposed)
 
 
 class PeerState:
@@ -202,3 +204,12 @@ class PeerState:
         """Encode the state as records of bounded size that recreate it from an empty one."""
         for log in self.logs.values():
             yield from map(_encoder.encode, log.snapshot())
+
+
+def _encode_members(members: Members) -> tuple[_Version, _Peers]:
+    return members.version, tuple((peer.identifier, peer.name) for peer in members.peers)
+
+
+def _decode_members(found: tuple[_Version, _Peers]) -> Members:
+    version, peers = found
+    return Members(version, tuple(Peer(*each) for each in peers))

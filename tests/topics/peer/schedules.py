@@ -1,0 +1,249 @@
+"""Seeded schedules: peers crash, return, leave, join and are cut off while clients use topics.
+
+The oracle knows only what applications did and got: what they published, what was confirmed, when
+they had a subscription, and what they read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from distributary.machines.virtual import Link
+from distributary.topics import OURS, TAMARA, Policy
+from distributary.topics.codec import NoTopic
+from distributary.topics.messages import Event
+from distributary.topics.overlay.parameters import OverlayParameters
+from distributary.topics.peer.client import Confirmed
+from distributary.topics.peer.parameters import PeerParameters
+from distributary.topics.peer.simulation import PeerNetwork
+
+GIVE_UP = 12.0
+OVERLAY = OverlayParameters(
+    leaf_set=8,
+    leaf_period=2.0,
+    tree_period=2.0,
+    misses=2,
+    refresh_every=3,
+    patience=0.5,
+    window=16,
+    replicas=2,
+    give_up=GIVE_UP,
+    per_neighbour=True,
+)
+PARAMETERS = PeerParameters(overlay=OVERLAY, dead_after=6.0, vouch_every=1.0)
+QUICK = {
+    "interval": 2.0,
+    "survey_every": 8.0,
+    "answer_within": 1.0,
+    "lock_for": 6.0,
+    "refresh": 10.0,
+    "remember": 5.0,
+}
+POLICIES: dict[str, Policy] = {
+    "tamara": replace(TAMARA, **QUICK),
+    "ours": replace(OURS, **(QUICK | {"horizon": 50.0})),
+}
+# From a crash to its repair: silence is noticed, members are waited for, and the log is copied.
+REPAIR = GIVE_UP + 12.0
+STEPS = 30
+
+
+@dataclass
+class Reader:
+    """A subscription: since when it is complete, and what was read."""
+
+    client: str
+    topic: str
+    covered_at: float | None = None
+
+
+@dataclass
+class Schedule:
+    """A network of peers and clients, and what was asked of it."""
+
+    seed: int
+    steps: int = STEPS
+    partitions: bool = True
+    readers: dict[tuple[str, str], Reader] = field(default_factory=dict)
+    said: dict[bytes, float] = field(default_factory=dict)  # when each event was published
+    order: defaultdict[tuple[str, str], list[bytes]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    faults: list[float] = field(default_factory=list)
+    down: list[str] = field(default_factory=list)
+    counts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __post_init__(self) -> None:
+        rng = self.rng = np.random.default_rng([self.seed, 7])
+        self.policy = ("tamara", "ours")[self.seed % 2]
+        link = Link(0.01, jitter=float(rng.choice([0.0, 0.05])))
+        self.network = PeerNetwork(POLICIES[self.policy], PARAMETERS, seed=self.seed, link=link)
+        peers = [f"p{at}" for at in range(int(rng.integers(3, 10)))]
+        self.joined = len(peers)
+        self.network.build_converged(peers)
+        self.network.run(0.5)
+        self.topics = [f"t{at}" for at in range(int(rng.integers(1, 5)))]
+        self.clients = [f"c{at}" for at in range(int(rng.integers(2, 7)))]
+        for name in self.clients:
+            first = [str(each) for each in rng.permutation(peers)[:3]]
+            self.network.client(name, first)
+        for topic in self.topics:
+            self.network.create(self.clients[0], topic)
+        self.network.run(3.0)
+
+    # --- what happens --------------------------------------------------------------------------
+
+    def run(self) -> None:
+        for _ in range(self.steps):
+            self.step()
+            self.run_for(float(self.rng.exponential(0.8)))
+        self.run_for(REPAIR)
+        for topic in self.topics:
+            self.say(self.clients[0], topic)
+        self.run_for(15.0)
+
+    def run_for(self, seconds: float) -> None:
+        while seconds > 0:
+            self.network.run(min(0.5, seconds))
+            seconds -= 0.5
+            self.note_coverage()
+
+    def step(self) -> None:
+        rng = self.rng
+        ways = ["say"] * 8 + ["want"] * 4 + ["unwant", "crash", "return", "leave", "join", "cut"]
+        way = str(rng.choice(ways))
+        client, topic = str(rng.choice(self.clients)), str(rng.choice(self.topics))
+        peers = list(self.network.peers)
+        peer = str(rng.choice(peers))
+        if rng.random() < 0.4:
+            peer = self.network.owner(f"topic/{topic}")
+        done = True
+        match way:
+            case "say":
+                self.say(client, topic)
+            case "want" if (client, topic) not in self.readers:
+                self.readers[client, topic] = Reader(client, topic)
+                self.network.want(client, topic)
+            case "unwant" if (client, topic) in self.readers:
+                del self.readers[client, topic]
+                self.network.unwant(client, topic)
+            case "crash" if len(peers) > 3 and self.may_fail():
+                self.network.crash(peer)
+                self.down.append(peer)
+            case "return" if self.down:
+                self.network.join(self.down.pop(0), peers[:2])
+            case "leave" if len(peers) > 3 and self.may_fail():
+                self.network.leave(peer)
+            case "join":
+                self.network.join(f"p{self.joined}", [str(n) for n in rng.choice(peers, 2)])
+                self.joined += 1
+            case "cut" if self.partitions and len(peers) > 2 and self.may_fail(GIVE_UP):
+                n = int(rng.integers(1, max(2, len(peers) // 2 + 1)))
+                island = f"island{len(self.faults)}"
+                self.network.cut(island, [str(name) for name in rng.permutation(peers)[:n]])
+                lasts = float(rng.uniform(0.5, GIVE_UP - 6.0))
+                self.network.clock.at(
+                    self.network.clock.now + lasts, lambda: self.network.heal(island)
+                )
+            case _:
+                done = False
+        self.counts[way] += done
+
+    def may_fail(self, lasts: float = 0.0) -> bool:
+        """No more failures from one to its repair than there are replicas; a cut is alone."""
+        now = self.network.clock.now
+        recent = [at for at in self.faults if at > now - REPAIR]
+        if len(recent) + (OVERLAY.replicas if lasts else 1) > OVERLAY.replicas:
+            return False
+        self.faults += [now + lasts] * (OVERLAY.replicas if lasts else 1)
+        return True
+
+    def say(self, client: str, topic: str) -> None:
+        event = f"{client} {topic} {len(self.order[client, topic])}".encode()
+        self.order[client, topic].append(event)
+        self.said[event] = self.network.clock.now
+        self.network.say(client, topic, event)
+
+    def note_coverage(self) -> None:
+        """A subscription is complete once its machine says so, as the application learns it."""
+        for reader in self.readers.values():
+            machine = self.network.clients[f"client/{reader.client}"].subscriber
+            if reader.covered_at is None and machine.is_covered(reader.topic):
+                reader.covered_at = self.network.clock.now
+
+    # --- what must hold ------------------------------------------------------------------------
+
+    def check(self) -> None:
+        got = {name: self.network.delivered(name) for name in self.clients}
+        self.check_confirmed(got)
+        self.check_streams(got)
+        self.check_complete(got)
+        self.check_hosts()
+
+    def check_confirmed(self, got: dict[str, list[object]]) -> None:
+        for (client, topic), events in self.order.items():
+            upto = max(
+                (
+                    each.upto
+                    for each in got[client]
+                    if isinstance(each, Confirmed) and each.topic == topic
+                ),
+                default=0,
+            )
+            assert upto == len(events), f"{client} waits: {upto} of {len(events)} to {topic}"
+
+    def check_streams(self, got: dict[str, list[object]]) -> None:
+        """One number is one event to all; nobody gets one twice, or in another order."""
+        log: dict[tuple[str, int], bytes] = {}
+        for client, found in got.items():
+            last: dict[str, int] = {}
+            seen: set[bytes] = set()
+            for event in found:
+                assert not isinstance(event, Exception | NoTopic), f"{client} got {event}"
+                if not isinstance(event, Event):
+                    continue
+                assert event.payload in self.said, f"{client} got {event}, which nobody published"
+                assert event.payload not in seen, f"{client} got {event} twice"
+                assert event.number > last.get(event.topic, 0), f"{client}: {event} is late"
+                seen.add(event.payload)
+                last[event.topic] = event.number
+                key = event.topic, event.number
+                assert log.setdefault(key, event.payload) == event.payload, f"two events: {key}"
+        for (client, topic), events in self.order.items():
+            numbers = {payload: number for (t, number), payload in log.items() if t == topic}
+            mine = [numbers[event] for event in events if event in numbers]
+            assert mine == sorted(mine), f"events of {client} to {topic} are out of order"
+
+    def check_complete(self, got: dict[str, list[object]]) -> None:
+        """Who has a complete subscription has read everything published since."""
+        for reader in self.readers.values():
+            assert reader.covered_at is not None, f"{reader} is still incomplete"
+            events = {e.payload for e in got[reader.client] if isinstance(e, Event)}
+            due = {
+                event
+                for client in self.clients
+                for event in self.order[client, reader.topic]
+                if self.said[event] >= reader.covered_at
+            }
+            assert due <= events, f"{reader} lacks {sorted(due - events)[:3]}"
+
+    def check_hosts(self) -> None:
+        """In the end each channel has one host, at the peer nearest to its key."""
+        for channel, hosts in self.network.hosts().items():
+            assert len(hosts) == 1, f"{len(hosts)} peers host {channel}"
+            assert channel in self.network.peers[self.network.owner(channel)].hosting.hosts()
+
+
+def run_schedule(seed: int, *, steps: int = STEPS, partitions: bool = True) -> Schedule:
+    """One schedule; an error says how to run it again."""
+    schedule = Schedule(seed, steps=steps, partitions=partitions)
+    try:
+        schedule.run()
+        schedule.check()
+    except Exception as error:
+        again = f"run_schedule({seed}, steps={steps}, partitions={partitions})"
+        raise AssertionError(f"{error!r}; again: {again}") from error
+    return schedule
