@@ -31,6 +31,7 @@ OVERLAY = OverlayParameters(
     window=16,
     replicas=2,
     give_up=GIVE_UP,
+    seek_for=600.0,
     per_neighbour=True,
 )
 PARAMETERS = PeerParameters(overlay=OVERLAY, dead_after=6.0, vouch_every=1.0)

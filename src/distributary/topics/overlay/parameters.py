@@ -18,6 +18,8 @@ class OverlayParameters:
     - `replicas`: an event is accepted once this many peers besides the root have it.
     - `give_up`: how long a new root waits for a majority of a group's members before it goes on
       without them; 0 if it does not wait.
+    - `seek_for`: how long a peer that was lost is looked for; without, a ring that was partitioned
+      stays in parts.
     - `window`: how many of a group's last events a peer keeps for retransmission to children.
     - `per_neighbour`: send a child one keep-alive for all trees instead of one for each.
     """
@@ -30,6 +32,7 @@ class OverlayParameters:
     patience: float = 2.0
     replicas: int = 3
     give_up: float = 0.0
+    seek_for: float = 0.0
     window: int = 1024
     max_hops: int = 40
     per_neighbour: bool = False

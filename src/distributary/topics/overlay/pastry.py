@@ -39,6 +39,9 @@ from distributary.topics.overlay.routing_table import RoutingTable
 
 __all__ = ["Pastry"]
 
+_SOUGHT = 2  # lost peers that are looked for in each period
+_MOST_LOST = 64
+
 Arrive = Callable[[Routable, float], None]
 Change = Callable[[float], None]
 
@@ -70,6 +73,7 @@ class Pastry:
         self._heard: dict[str, float] = {}
         self._said: dict[str, dict[str, Peer]] = {}
         self._failed: dict[str, float] = {}
+        self._lost: dict[str, tuple[Peer, float]] = {}  # by name; those to look for, and since when
         self._probing: set[Peer] = set()
         self._passing: dict[int, tuple[Peer, Route]] = {}
         self._passed = 0
@@ -218,6 +222,7 @@ class Pastry:
     def on_leave(self, message: OverlayLeave, now: float) -> None:
         """A peer leaves and names candidates for its place."""
         self.suspect(message.peer, now)
+        self._lost.pop(message.peer.name, None)
         self.consider(message.leaves.values(), now)
 
     # Failure detection.
@@ -232,12 +237,23 @@ class Pastry:
                 self.suspect(peer, now)
         for name in [name for name, at in self._failed.items() if at < forgotten]:
             del self._failed[name]
+        self._seek(now)
         if self.leaves.is_short:  # peers of the table that are alive are leaves too
             self._probe([peer for peer in self.table if peer.name not in self.leaves.members], now)
         message = KeepAlive(self.own, self.leaves.members)
         for name in self.leaves.members:
             self._effects.send(name, message)
         self._effects.set_timer("leaves", now + parameters.leaf_period)
+
+    def _seek(self, now: float) -> None:
+        """Look for lost peers, a few in turn: a part of the ring may have been cut off."""
+        for name, (_, since) in [*self._lost.items()]:
+            if now - since > self._parameters.seek_for:
+                del self._lost[name]
+        for name in [*self._lost][:_SOUGHT]:
+            peer, since = self._lost.pop(name)
+            self._effects.send(name, LivenessProbe(self.own, self.active))
+            self._lost[name] = peer, since  # the last in turn
 
     def on_keep_alive(self, message: KeepAlive, now: float) -> None:
         """A peer that has this one as a leaf is alive; tell it if that is not mutual."""
@@ -278,6 +294,7 @@ class Pastry:
     def hear(self, peer: Peer, now: float) -> None:
         """A peer that is part of the ring has sent something."""
         self._failed.pop(peer.name, None)
+        self._lost.pop(peer.name, None)
         self._probing.discard(peer)
         self._effects.deadlines.drop(("probe", peer))
         if peer.name in self._heard:
@@ -316,6 +333,10 @@ class Pastry:
     def suspect(self, peer: Peer, now: float) -> None:
         """Treat a peer as dead until it is heard again, and look for a replacement."""
         self._failed[peer.name] = now
+        if self._parameters.seek_for and peer.name not in self._lost:
+            self._lost[peer.name] = peer, now
+            if len(self._lost) > _MOST_LOST:
+                del self._lost[next(iter(self._lost))]
         was_entry = self.table.remove(peer)
         was_leaf = self.leaves.remove(peer.name)
         if was_entry:
