@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ OVERLAY = OverlayParameters(
     per_neighbour=True,
 )
 PARAMETERS = PeerParameters(overlay=OVERLAY, dead_after=6.0, vouch_every=1.0)
-QUICK = {
+QUICK: dict[str, Any] = {
     "interval": 2.0,
     "survey_every": 8.0,
     "answer_within": 1.0,
@@ -235,7 +236,9 @@ class Schedule:
         """In the end each channel has one host, at the peer nearest to its key."""
         for channel, hosts in self.network.hosts().items():
             assert len(hosts) == 1, f"{len(hosts)} peers host {channel}"
-            assert channel in self.network.peers[self.network.owner(channel)].hosting.hosts()
+            owner = self.network.owner(channel)
+            found = self.network.peers[owner].hosting.hosts()
+            assert channel in found, f"{channel} is not where it belongs, at {owner}"
 
 
 def run_schedule(seed: int, *, steps: int = STEPS, partitions: bool = True) -> Schedule:

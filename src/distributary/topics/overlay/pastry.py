@@ -189,6 +189,7 @@ class Pastry:
             self.table.add(peer)
         likely = LeafSet(self.own, self._parameters.leaf_set, message.known)
         self.consider(likely.members.values(), now)
+        self._activate_if_ready(now)  # those who knew it before its restart may be leaves already
 
     def _become_active(self, now: float) -> None:
         self.active = True

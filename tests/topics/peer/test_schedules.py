@@ -1,0 +1,31 @@
+"""Through crashes, returns, leaves, joins and partitions: all that is accepted, once, in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.shrinking import checked
+from tests.topics.peer.schedules import run_schedule
+
+
+def test_seeded_schedules_lose_nothing() -> None:
+    done: Counter[str] = Counter()
+    for seed in range(40):
+        done += Counter(checked(run_schedule, seed).counts)
+    assert min(done[way] for way in ("crash", "return", "leave", "join", "cut", "unwant")) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1_000, 6_000, 250))
+def test_many_more_schedules(first: int) -> None:
+    for seed in range(first, first + 250):
+        checked(run_schedule, seed)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    first, second = run_schedule(5), run_schedule(5)
+    assert first.network.count_messages() == second.network.count_messages()
+    for client in first.clients:
+        assert first.network.delivered(client) == second.network.delivered(client)
