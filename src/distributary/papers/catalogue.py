@@ -64,6 +64,7 @@ _ALL = (
     Recipe("tock-fig6", "what more sessions save, and what more groups save"),
     Recipe("tock-fig7", "SF, GF, IT and RRA against one another"),
     Recipe("tock-unicast-flooding", "unicast and flooding on many floors"),
+    Recipe("tock-outliers", "what a little unicast saves beside multicast"),
 )
 
 FIGURES: Mapping[str, Recipe] = {recipe.name: recipe for recipe in _ALL}

@@ -26,6 +26,7 @@ __all__ = [
     "draw_curves",
     "draw_dots",
     "draw_legend",
+    "draw_stars",
 ]
 
 INK = "#22272e"
@@ -141,6 +142,12 @@ def draw_dots(axes: Axes, algorithm: str, x: FloatArray, y: FloatArray) -> None:
         markerfacecolor="none",
         label=algorithm,
     )
+
+
+def draw_stars(axes: Axes, algorithm: str, x: Sequence[float], y: FloatArray) -> None:
+    """Draw single points of an algorithm that is not on the whole curve, large enough to see."""
+    look = {"color": COLOURS[algorithm], "marker": MARKS[algorithm], "label": algorithm}
+    axes.plot(x, y, linestyle="none", markersize=9, **look)
 
 
 def draw_legend(sheet: Sheet, at: int = 0) -> None:

@@ -6,8 +6,9 @@ rates are varied, and alpha and beta fitted by least squares for each h, then al
 beta0 + beta1/h.
 
 We deviate from the paper twice. The fit has a constant too, since waking up has a cost that does
-not depend on messages. And only one in `FLOWS` flows of the wanted session is wanted, so that beta
-is the price of the filter and not of using messages, which no plan can save.
+not depend on messages. And only one in `FLOWS` flows of the wanted session is wanted unless
+`wanted_flows` says otherwise, so that beta is the price of the filter and not of using messages,
+which no plan can save. The paper's receiver accepts the whole session.
 
 Reference: Y. Tock, N. Naaman, A. Harpaz, G. Gershinsky, "Hierarchical Clustering of Message Flows
 in a Multicast Data Dissemination System" (2005), section 5.2 and Fig. 5.
@@ -80,6 +81,7 @@ class CalibrationParams:
     rounds: int = 1
     gather: float = READ_INTERVAL  # seconds from one read of the receiver to the next
     joined: bool = False  # send packets of one size together, as `Publisher` does in bursts
+    wanted_flows: int = 1  # of the `FLOWS` in the session that the receiver subscribes to
 
     def __post_init__(self) -> None:
         if not self.factors or min(self.factors) < 1 or len(set(self.factors)) < 2:
@@ -90,6 +92,8 @@ class CalibrationParams:
             raise ValueError(
                 "the largest packet would be longer than 65,507 bytes; use fewer messages"
             )
+        if not 1 <= self.wanted_flows <= FLOWS:
+            raise ValueError(f"wanted_flows must be from 1 to {FLOWS}, not {self.wanted_flows}")
         positive = (
             self.seconds,
             self.packets,
@@ -306,7 +310,7 @@ def _measure_some(
             settings = MeasuredReceiverSettings(
                 f"{folder}/plan",
                 "r",
-                (plan.flows[0],),
+                plan.flows[: params.wanted_flows],
                 base=network.groups.base,
                 port=network.groups.port,
                 interface=network.interface,

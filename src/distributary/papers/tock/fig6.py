@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from distributary.cost import FilteringPrices, filtering_cost
 from distributary.model import Demand
-from distributary.papers.drawing import INK, Sheet, draw_chart, draw_legend
+from distributary.papers.drawing import INK, Sheet, draw_chart, draw_legend, draw_stars
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.tock.floors import READING, draw_floor
+from distributary.papers.tock.floors import OURS, READING, draw_floor, price_ours
 from distributary.papers.wording import NOTHING, join_words, percent, table
 from distributary.planning import Progress, Request, Step, plan, silent
 
@@ -23,6 +23,8 @@ SESSIONS = (10, 20, 50, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000)
 QUICK_SESSIONS = (10, 20, 50, 100, 400, 1000)
 MOST = SESSIONS[-1]
 RUNS, QUICK_RUNS = 3, 1
+QUICK_OUR_GROUPS = (50,)
+OUR_BUDGET_S, QUICK_OUR_BUDGET_S = 3.0, 0.5
 TOP_OF_AXIS = 0.5  # the highest mark on the paper's axis
 NEARLY = 0.9  # the share of what groups save that counts as almost as good
 EXACT = 1e-9
@@ -35,12 +37,14 @@ INDEPENDENT_MOST: Mapping[FilteringPrices, Mapping[int, float]] = {  # with 1,00
 SHADES = {10: "#a9cbee", 20: "#6ba4de", 50: "#2f74c0", 100: "#164072"}
 
 Curve = Mapping[tuple[int, int], float]  # (groups, sessions) -> mean Cx/Cf
+# prices -> groups -> Cx/Cf of ours and of GF on the first floor, with the most sessions
+Ours = Mapping[FilteringPrices, Mapping[int, tuple[float, float]]]
 
 
 def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """The relative filtering cost of GF against sessions, for several groups and prices."""
     runs = QUICK_RUNS if quick else RUNS
-    cost = _costs(QUICK_SESSIONS if quick else SESSIONS, runs, seed, progress)
+    cost, ours = _costs(quick, runs, seed, progress)
     return Figure(
         name="tock-fig6",
         title="What more sessions save, and what more groups save",
@@ -49,15 +53,22 @@ def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             "GF's relative filtering cost Cx/Cf (0 is perfect, 1 is flooding) against the number "
             "of sessions. Circles have one session per group: no hierarchy. The flow filter is "
             f"the expensive one on the left, the session filter on the right. Means over {runs} "
-            f"floor{'s' if runs > 1 else ''}."
+            f"floor{'s' if runs > 1 else ''}. Stars are ours, `{OURS}` on the first floor."
         ),
-        columns=("alpha", "beta", "groups", "sessions", "floors", "relative_cost"),
-        rows=tuple(
-            (prices.alpha, prices.beta, groups, sessions, runs, value)
-            for prices, curve in cost.items()
-            for (groups, sessions), value in curve.items()
+        columns=("algorithm", "alpha", "beta", "groups", "sessions", "floors", "relative_cost"),
+        rows=(
+            *(
+                ("GF", prices.alpha, prices.beta, groups, sessions, runs, value)
+                for prices, curve in cost.items()
+                for (groups, sessions), value in curve.items()
+            ),
+            *(
+                (OURS, prices.alpha, prices.beta, groups, MOST, 1, own)
+                for prices, by_groups in ours.items()
+                for groups, (own, _) in by_groups.items()
+            ),
         ),
-        chart=_chart(cost),
+        chart=_chart(cost, ours),
         comparison=_comparison(cost),
         claims=(
             _sessions_claim(cost),
@@ -76,29 +87,85 @@ def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             "The paper prints no numbers for this figure, only its axes. *Almost as good* is read "
             f"as {percent(NEARLY)} of the saving.",
         ),
+        own=_own_words(ours, quick),
         quick=quick,
         seed=seed,
     )
 
 
 def _costs(
-    sessions: tuple[int, ...], runs: int, seed: int, progress: Progress
-) -> dict[FilteringPrices, dict[tuple[int, int], float]]:
-    """Mean Cx/Cf of GF for the chosen groups, and with a session for every group."""
+    quick: bool, runs: int, seed: int, progress: Progress
+) -> tuple[dict[FilteringPrices, dict[tuple[int, int], float]], Ours]:
+    """Mean Cx/Cf of GF for the chosen groups, and with a session for every group; and of ours."""
+    sessions = QUICK_SESSIONS if quick else SESSIONS
     shapes = sorted(
         {(g, s) for g in GROUPS for s in sessions if s >= g} | {(s, s) for s in sessions}
     )
     cost = {prices: dict.fromkeys(shapes, 0.0) for prices in PRICES}
+    first: dict[tuple[FilteringPrices, int], float] = {}
+    our_groups = QUICK_OUR_GROUPS if quick else GROUPS
+    total = runs * len(shapes) + len(PRICES) * len(our_groups)
     for run in range(runs):
         interest, rates, start = draw_floor(seed, run)
         demand = Demand.of(interest, rates)
         for at, (groups, n) in enumerate(shapes):
-            progress(Step("plans", run * len(shapes) + at, runs * len(shapes)))
+            progress(Step("plans", run * len(shapes) + at, total))
             found = plan(demand, Request(groups, n, algorithm="GF", seed=start)).plan
             for prices, curve in cost.items():
-                curve[groups, n] += filtering_cost(found, demand, prices).relative_excess / runs
-    progress(Step("plans", runs * len(shapes), runs * len(shapes)))
-    return cost
+                value = filtering_cost(found, demand, prices).relative_excess
+                curve[groups, n] += value / runs
+                if run == 0 and n == MOST:
+                    first[prices, groups] = value
+
+    def report(done: int) -> None:
+        progress(Step("plans", runs * len(shapes) + done, total))
+
+    return cost, _measure_ours(our_groups, first, quick, seed, report)
+
+
+def _measure_ours(
+    groups: Sequence[int],
+    gf: Mapping[tuple[FilteringPrices, int], float],
+    quick: bool,
+    seed: int,
+    report: Callable[[int], None],
+) -> Ours:
+    """Cx/Cf of ours, which looks at the prices, beside that of GF on the same floor."""
+    interest, rates, start = draw_floor(seed, 0)
+    demand = Demand.of(interest, rates)
+    budget_s = QUICK_OUR_BUDGET_S if quick else OUR_BUDGET_S
+    ours: dict[FilteringPrices, dict[int, tuple[float, float]]] = {p: {} for p in PRICES}
+    todo = [(prices, g) for prices in PRICES for g in groups]
+    for done, (prices, g) in enumerate(todo):
+        report(done)
+        request = Request(g, MOST, prices=prices, seed=start, budget_s=budget_s)
+        ours[prices][g] = price_ours(demand, request), gf[prices, g]
+    report(len(todo))
+    return ours
+
+
+def _own_words(ours: Ours, quick: bool) -> str:
+    budget_s = QUICK_OUR_BUDGET_S if quick else OUR_BUDGET_S
+    groups = list(ours[PRICES[0]])
+    return "\n\n".join(
+        (
+            f"`{OURS}` looks at the prices, which GF does not. With {MOST:,} sessions and work for "
+            f"about {budget_s:g} s, its Cx/Cf and how far that is below GF's on the first floor:",
+            table(
+                ("prices", *(f"{g} groups" for g in groups)),
+                (
+                    (
+                        f"α = {prices.alpha:g}, β = {prices.beta:g}",
+                        *(
+                            f"{own:.4f}, {percent(1 - own / theirs)}"
+                            for own, theirs in by_groups.values()
+                        ),
+                    )
+                    for prices, by_groups in ours.items()
+                ),
+            ),
+        )
+    )
 
 
 def _comparison(cost: Mapping[FilteringPrices, Curve]) -> str:
@@ -225,7 +292,7 @@ def _range_claim(cost: Mapping[FilteringPrices, Curve]) -> Claim:
     )
 
 
-def _chart(cost: Mapping[FilteringPrices, Curve]) -> str:
+def _chart(cost: Mapping[FilteringPrices, Curve], ours: Ours) -> str:
     def paint(sheet: Sheet) -> None:
         every = sheet.panels
         for axes, (prices, curve) in zip(every, cost.items(), strict=True):
@@ -241,8 +308,10 @@ def _chart(cost: Mapping[FilteringPrices, Curve]) -> str:
                 markerfacecolor="white",
                 label="groups = sessions",
             )
+            own = ours[prices]
+            draw_stars(axes, OURS, [MOST] * len(own), np.array([each for each, _ in own.values()]))
             axes.set_title(f"α = {prices.alpha:g}, β = {prices.beta:g}")
-            axes.set(xlabel="sessions", xlim=(0, MOST * 1.02), ylim=(0, 0.55))
+            axes.set(xlabel="sessions", xlim=(0, MOST * 1.05), ylim=(0, 0.55))
             axes.xaxis.set_major_formatter("{x:,.0f}")
         every[0].set_ylabel("Cx/Cf, relative filtering cost")
         draw_legend(sheet)
