@@ -8,7 +8,7 @@ once: the cost of an event does not depend on how often or how fast it comes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,11 +25,12 @@ from distributary.content import (
 from distributary.machines import Action, Deliver, Send, Work
 from distributary.matching import SearchTree, TreeOptions
 from distributary.matching.axes import Axes, CodeArray
-from distributary.matching.trits import Annotation, as_words
+from distributary.matching.trits import Annotation, as_mask, as_words
 from distributary.model import Filter, Key, Topology
 from distributary.workloads import ContentWorld, broker_trees, region_of
 
 __all__ = [
+    "FACTORED",
     "NETWORK",
     "PUBLISHERS",
     "TREE",
@@ -48,6 +49,7 @@ NETWORK = broker_trees()
 # brokers: as many as the paper has curves.
 PUBLISHERS = ("0.0.0", "1.0.0", "2.0.0")
 TREE = TreeOptions(factoring=False, trivial_tests=True, delayed_branching=False)
+FACTORED = TreeOptions(factoring=True, trivial_tests=True, delayed_branching=False)
 
 Keys = tuple[Key | None, ...]
 
@@ -63,7 +65,12 @@ class ClientFilters:
 
     @classmethod
     def draw(
-        cls, world: ContentWorld, topology: Topology, per_client: int, rng: np.random.Generator
+        cls,
+        world: ContentWorld,
+        topology: Topology,
+        per_client: int,
+        rng: np.random.Generator,
+        options: TreeOptions = TREE,
     ) -> ClientFilters:
         """Draw `per_client` filters for each client by the preferences of its region."""
         homes = sorted(topology.clients.items())
@@ -73,7 +80,11 @@ class ClientFilters:
         boxes = [box for found in filters for box in found.boxes]
         axes = Axes.of(boxes, world.schema)
         clients = [client for client, _ in homes for _ in range(per_client)]
-        return cls(filters, clients, axes, SearchTree.of(boxes, axes, TREE))
+        return cls(filters, clients, axes, SearchTree.of(boxes, axes, options))
+
+    def with_tree(self, options: TreeOptions) -> ClientFilters:
+        """The same filters in another tree."""
+        return replace(self, tree=SearchTree(self.tree.boxes, options))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,10 +137,10 @@ class PoolSearch:
         return found
 
     def _search(self, mask: int) -> list[tuple[int, int]]:
-        """The links (fewer than 64) that need each event of the pool, and the steps."""
+        """The links that need each event of the pool, and the steps."""
         masks = np.tile(as_words(mask, self._annotation.n_links), (len(self._codes), 1))
         found, steps = self._annotation.search(self._codes, masks)
-        return list(zip(found[:, 0].tolist(), steps.tolist(), strict=True))
+        return list(zip(map(as_mask, found), steps.tolist(), strict=True))
 
 
 def build_brokers(
