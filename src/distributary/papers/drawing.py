@@ -146,8 +146,8 @@ def draw_dots(axes: Axes, algorithm: str, x: FloatArray, y: FloatArray) -> None:
 
 def draw_stars(axes: Axes, algorithm: str, x: Sequence[float], y: FloatArray) -> None:
     """Draw single points of an algorithm that is not on the whole curve, large enough to see."""
-    look = {"color": COLOURS[algorithm], "marker": MARKS[algorithm], "label": algorithm}
-    axes.plot(x, y, linestyle="none", markersize=9, **look)
+    colour, mark = COLOURS[algorithm], MARKS[algorithm]
+    axes.plot(x, y, color=colour, marker=mark, linestyle="none", markersize=9, label=algorithm)
 
 
 def draw_legend(sheet: Sheet, at: int = 0) -> None:

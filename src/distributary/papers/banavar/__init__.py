@@ -6,8 +6,11 @@ slides of J. Nogueira (2006): how long link matching takes, and what it saves a 
 second implementation found that was written only to check the paper.
 """
 
+from distributary.papers.banavar.batches import batches
+from distributary.papers.banavar.drops import drops
+from distributary.papers.banavar.lateral import lateral
 from distributary.papers.banavar.load import load
 from distributary.papers.banavar.queues import queues
 from distributary.papers.banavar.steps import steps
 
-__all__ = ["load", "queues", "steps"]
+__all__ = ["batches", "drops", "lateral", "load", "queues", "steps"]

@@ -34,7 +34,7 @@ from distributary.workloads import ContentParams, ContentWorld, content_world
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FLOODING", "PARAMS", "load", "make_setting"]
+__all__ = ["FLOODING", "LINKS", "MUCH", "PARAMS", "load", "make_setting"]
 
 PARAMS = ContentParams(attributes=15, values=3)
 SHARES = (0.0005, 0.002, 0.006, 0.010, 0.014, 0.018)

@@ -95,12 +95,22 @@ class BrokerSetting:
                     done[visit.broker] += each / len(events)
         return {at: BrokerLoad(*found.tolist()) for at, found in done.items()}
 
-    def start_simulation(self, rate: float, seconds: float, rng: np.random.Generator) -> Simulation:
-        """A simulation in which each publisher publishes `rate` events per second."""
+    def start_simulation(
+        self,
+        rate: float,
+        seconds: float,
+        rng: np.random.Generator,
+        *,
+        capacity: float = float("inf"),
+    ) -> Simulation:
+        """A simulation in which each publisher publishes `rate` events per second.
+
+        A broker drops what arrives while `capacity` messages wait there.
+        """
         simulation = Simulation(VirtualNetwork.of(self.topology, rng))
         service = price_work(COSTS.received, match=COSTS.step, send=COSTS.sent)
         for name, broker in self.brokers.items():
-            simulation.add(name, broker, service=service)
+            simulation.add(name, broker, service=service, capacity=capacity)
         for root, events in self.pool.events.items():
             for number, time in enumerate(_times(rate, seconds, rng)):
                 event = ContentEvent(number, events[number % len(events)], time)

@@ -9,7 +9,7 @@ import numpy as np
 
 from distributary.cost import FilteringPrices, filtering_cost
 from distributary.model import Demand
-from distributary.papers.drawing import INK, Sheet, draw_chart, draw_legend, draw_stars
+from distributary.papers.drawing import COLOURS, INK, MARKS, Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.tock.floors import OURS, READING, draw_floor, price_ours
 from distributary.papers.wording import NOTHING, join_words, percent, table
@@ -308,8 +308,17 @@ def _chart(cost: Mapping[FilteringPrices, Curve], ours: Ours) -> str:
                 markerfacecolor="white",
                 label="groups = sessions",
             )
-            own = ours[prices]
-            draw_stars(axes, OURS, [MOST] * len(own), np.array([each for each, _ in own.values()]))
+            for g, (own, _) in ours[prices].items():
+                label = OURS if g == max(ours[prices]) else ""
+                axes.plot(
+                    MOST,
+                    own,
+                    MARKS[OURS],
+                    color=SHADES[g],
+                    markeredgecolor=COLOURS[OURS],
+                    markersize=11,
+                    label=label,
+                )
             axes.set_title(f"α = {prices.alpha:g}, β = {prices.beta:g}")
             axes.set(xlabel="sessions", xlim=(0, MOST * 1.05), ylim=(0, 0.55))
             axes.xaxis.set_major_formatter("{x:,.0f}")

@@ -241,7 +241,7 @@ def _chart(found: Sequence[Hybrid]) -> str:
         axes.plot(single.sent, single.excess, "D", color=INK, label="only flows with one receiver")
         axes.axhline(without.excess, color=INK, dashes=(4, 2), linewidth=1.2, label="no unicast")
         axes.set(xlabel="messages sent, each once = 1", ylabel="Cx/Cf, relative filtering cost")
-        axes.set(ylim=(0, None))
+        axes.set(ylim=(0, 1.1 * without.excess))
         axes.legend(loc="lower left")
 
     return draw_chart("tock-outliers", "Filtering cost with some unicast", (7.5, 4.5), paint)
