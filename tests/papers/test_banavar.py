@@ -7,10 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from distributary.content import POLICIES
+from distributary.content import POLICIES, Broker, SubscribeRequest
+from distributary.machines import Send, SetTimer
 from distributary.matching import LinkMatcher
-from distributary.model import Topology
+from distributary.model import Schema, Topology
 from distributary.papers import run_figure
+from distributary.papers.banavar.batches import Prices, measure_staleness
+from distributary.papers.banavar.batching import Batch, BatchingBroker
 from distributary.papers.banavar.brokers import (
     PUBLISHERS,
     TREE,
@@ -19,6 +22,8 @@ from distributary.papers.banavar.brokers import (
     build_brokers,
     visits,
 )
+from distributary.papers.banavar.drops import count_receivers, run_outcome
+from distributary.papers.banavar.lateral import CHOSEN, NONE, PLACES, network_with
 from distributary.papers.banavar.load import make_setting
 from distributary.papers.banavar.overload import (
     COSTS,
@@ -29,7 +34,7 @@ from distributary.papers.banavar.overload import (
     busiest,
     find_limit,
 )
-from distributary.papers.banavar.steps import CENTRAL, INDEPENDENT, hops
+from distributary.papers.banavar.steps import CENTRAL, FACTORING, INDEPENDENT, PLAIN, hops
 from distributary.papers.queue_trace import QueueTrace
 from distributary.workloads import ContentParams, broker_trees, content_world
 from tests.papers.cases import by_column, quick, verdicts
@@ -143,14 +148,106 @@ def test_a_queue_tells_how_long_it_was_and_when_it_drained() -> None:
     assert not queue.drains_after(4.0)
 
 
+@pytest.mark.parametrize("policy", ["link-matching", "flooding"])
+def test_full_queues_drop_events_and_queues_without_limit_lose_none(policy: str) -> None:
+    subscriptions, pool = tiny()
+    network = BrokerSetting(TINY, build_brokers(policy, TINY, subscriptions, pool), pool)
+    _, full = busiest(network.work())
+    wanted = count_receivers(network)
+    outcomes = {
+        (ratio, queue): run_outcome(
+            network, ratio * full, 1.0, queue, wanted, np.random.default_rng(0)
+        )
+        for ratio in (0.5, 2.0)
+        for queue in (20, float("inf"))
+    }
+    assert outcomes[0.5, 20].lost == outcomes[0.5, np.inf].lost == outcomes[2.0, np.inf].lost == 0
+    assert outcomes[2.0, 20].lost > 0
+    assert outcomes[2.0, 20].delay < outcomes[2.0, np.inf].delay
+
+
+# --- lateral links -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_events_arrive_once_where_they_are_wanted_with_lateral_links(place: str) -> None:
+    links = network_with(PLACES[place]).delays
+    network = Topology(links, TINY.clients)
+    rng = np.random.default_rng(7)
+    world = content_world(ContentParams(attributes=5), rng)
+    subscriptions, pool = ClientFilters.draw(world, network, 2, rng), Pool.draw(world, 8, rng)
+    brokers = build_brokers("link-matching", network, subscriptions, pool)
+    wanted = list(zip(subscriptions.clients, subscriptions.filters, strict=True))
+    for root, events in pool.events.items():
+        for keys in events:
+            found = list(visits(brokers, root, keys))
+            assert len({visit.broker for visit in found}) == len(found)
+            receivers = sorted(name for visit in found for name in visit.receivers)
+            assert receivers == sorted({client for client, want in wanted if want.matches(keys)})
+
+
+def test_a_lateral_link_shortens_the_way_between_regions() -> None:
+    without, chosen = (network_with(PLACES[place]).tree("0.0.0") for place in (NONE, CHOSEN))
+    assert without.path("1.0.0") == ("0.0.0", "0.0", "0", "1", "1.0", "1.0.0")
+    assert chosen.path("1.0.0") == ("0.0.0", "0.0", "1.0", "1.0.0")
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+
+def test_a_batch_changes_what_the_same_requests_change_one_by_one() -> None:
+    rng = np.random.default_rng(3)
+    world = content_world(ContentParams(attributes=4), rng)
+    home = TINY.clients["0.0/0"]
+    changes = [
+        SubscribeRequest("0.0/0", n % 3, each) for n, each in enumerate(world.filters(9, 0, rng))
+    ]
+    single, inner = (broker_of(home, world.schema) for _ in range(2))
+    batched = BatchingBroker(inner, 10.0)
+    for change in changes:
+        single.on_message("0.0/0", change, 1.0)
+    first, *others = (batched.on_message("0.0/0", change, 1.0) for change in changes)
+    assert first == [SetTimer("batch", 10.0)]
+    assert not any(others)
+    sent = [action for action in batched.on_timer("batch", 10.0) if isinstance(action, Send)]
+    assert [action.to for action in sent] == list(TINY.tree(home).children(home))
+    assert all(action.message == Batch(tuple(changes)) for action in sent)
+    mask = TINY.links(home).masks[home]
+    for row in world.events(40, 0, rng).to_pylist():
+        keys = world.schema.keys(row)
+        assert inner.matcher.links(keys, mask) == single.matcher.links(keys, mask)
+
+
+def broker_of(name: str, schema: Schema) -> Broker:
+    policy = POLICIES["link-matching"](name, TINY, None)
+    return Broker(name, TINY, policy, lambda n_links: LinkMatcher(schema, n_links))
+
+
+def test_batches_take_less_of_a_broker_and_one_change_costs_the_same() -> None:
+    prices = Prices({"0": BrokerLoad(received=1, steps=0, sent=0)}, nodes=1000, own_nodes=4)
+    singly, batched = prices.rate(50, 0.0), prices.rate(50, 10.0)
+    assert 0 < singly < batched < prices.rate(0, 0.0)
+    assert prices.rate(1e-6, 1.0) == pytest.approx(prices.rate(1e-6, 0.0), rel=1e-6)
+    assert prices.rate(1e6, 0.0) == 0
+
+
+@pytest.mark.slow
+def test_events_are_missed_while_changes_wait_for_their_batch() -> None:
+    singly, batched = (measure_staleness(period, 4.0, seed=0) for period in (0.0, 2.0))
+    assert singly.wanted == batched.wanted > 0
+    assert singly.missed <= singly.wanted // 100
+    assert batched.missed > singly.missed
+
+
 # --- the figures ---------------------------------------------------------------------------------
 
 
-def mean_steps(subscriptions: int, matching: str) -> float:
+def mean_steps(subscriptions: int, matching: str, reading: str = PLAIN) -> float:
     (row,) = (
         row
         for row in by_column(quick("banavar-steps"))
-        if (row["subscriptions"], row["matching"]) == (subscriptions, matching)
+        if (row["reading"], row["subscriptions"], row["matching"])
+        == (reading, subscriptions, matching)
     )
     return float(row["steps"])
 
@@ -162,15 +259,25 @@ def test_steps_are_near_the_independent_ones(matching: str) -> None:
 
 def test_steps_cross_between_four_and_five_hops_at_ten_thousand() -> None:
     assert mean_steps(10_140, hops(4)) <= mean_steps(10_140, CENTRAL) < mean_steps(10_140, hops(5))
-    *others, on_the_axis = verdicts(quick("banavar-steps")).values()
+    plain = verdicts(quick("banavar-steps"))
+    *others, on_the_axis = (holds for says, holds in plain.items() if says.startswith(PLAIN))
     assert all(others)
     assert not on_the_axis
 
 
+def test_steps_with_factoring_are_on_the_axis_and_cross_earlier() -> None:
+    factored = [mean_steps(10_140, name, FACTORING) for name in (*map(hops, range(1, 7)), CENTRAL)]
+    assert max(factored) < 250
+    assert factored[2] <= factored[-1] < factored[4]  # 3 hops, one search, 5 hops
+    for name, steps in zip((*map(hops, range(1, 7)), CENTRAL), factored, strict=True):
+        assert steps < mean_steps(10_140, name)
+
+
+@pytest.mark.parametrize("reading", [PLAIN, FACTORING])
 @pytest.mark.parametrize("matching", [*map(hops, range(1, 7)), CENTRAL])
-def test_steps_grow_less_than_subscriptions(matching: str) -> None:
+def test_steps_grow_less_than_subscriptions(matching: str, reading: str) -> None:
     sizes = [1_950, 5_070, 10_140]
-    taken = [mean_steps(size, matching) for size in sizes]
+    taken = [mean_steps(size, matching, reading) for size in sizes]
     assert taken == sorted(taken)
     assert 0 < np.polyfit(np.log(sizes), np.log(taken), 1)[0] < 1
 
@@ -216,7 +323,13 @@ def test_queues_drain_below_the_threshold_and_grow_above_it() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["banavar-steps", "banavar-load", "banavar-queues"])
-def test_a_full_figure_misses_nothing_but_the_axis_of_steps(name: str) -> None:
-    missed = [says for says, holds in verdicts(run_figure(name)).items() if not holds]
+@pytest.mark.parametrize("name", ["banavar-load", "banavar-queues", "banavar-drops"])
+def test_a_full_figure_misses_nothing(name: str) -> None:
+    assert all(verdicts(run_figure(name)).values())
+
+
+@pytest.mark.slow
+def test_full_steps_without_factoring_miss_nothing_but_the_axis() -> None:
+    found = verdicts(run_figure("banavar-steps"))
+    missed = [says for says, holds in found.items() if says.startswith(PLAIN) and not holds]
     assert all("axis" in says for says in missed)

@@ -5,25 +5,28 @@ from __future__ import annotations
 import pytest
 
 from distributary.cost import FilteringPrices
+from distributary.delivery.udp.calibration import Calibration, CalibrationParams, FittedLine
+from distributary.papers.tock.fig5 import judge
 from distributary.papers.tock.fig6 import INDEPENDENT_FLAT, INDEPENDENT_MOST, PRICES
 from distributary.papers.tock.fig7 import AXIS, INDEPENDENT
 from tests.papers.cases import by_column, quick, verdicts
 
 
-def fig6_cost(alpha: float, groups: int, sessions: int) -> float:
+def fig6_cost(alpha: float, groups: int, sessions: int, algorithm: str = "GF") -> float:
     (row,) = (
         row
         for row in by_column(quick("tock-fig6"))
-        if (row["alpha"], row["groups"], row["sessions"]) == (alpha, groups, sessions)
+        if (row["algorithm"], row["alpha"], row["groups"], row["sessions"])
+        == (algorithm, alpha, groups, sessions)
     )
     return float(row["relative_cost"])
 
 
-def fig7_cost(sessions: int, algorithm: str) -> float:
+def fig7_cost(sessions: int, algorithm: str, groups: int = 50) -> float:
     (row,) = (
         row
         for row in by_column(quick("tock-fig7"))
-        if (row["sessions"], row["algorithm"]) == (sessions, algorithm)
+        if (row["groups"], row["sessions"], row["algorithm"]) == (groups, sessions, algorithm)
     )
     return float(row["relative_cost"])
 
@@ -77,6 +80,50 @@ def test_fig7_many_sessions_part_the_algorithms_as_published() -> None:
         assert fig7_cost(sessions, "GF") < fig7_cost(sessions, "SF")
         assert fig7_cost(sessions, "IT") < fig7_cost(sessions, "GF")
         assert fig7_cost(sessions, "RRA") < fig7_cost(sessions, "GF")
+
+
+def test_fig6_and_fig7_ours_is_below_all_of_the_papers() -> None:
+    for prices in PRICES:
+        assert fig6_cost(prices.alpha, 50, 1000, "best") < fig6_cost(prices.alpha, 50, 1000)
+    for algorithm in ("SF", "GF", "IT", "RRA"):
+        assert fig7_cost(500, "best") < fig7_cost(500, algorithm)
+
+
+def test_fig7_many_sessions_part_the_algorithms_at_other_groups_too() -> None:
+    for sessions in (500, 1000):
+        gf = fig7_cost(sessions, "GF", groups=20)
+        assert gf < fig7_cost(sessions, "SF", groups=20)
+        assert gf > max(fig7_cost(sessions, each, groups=20) for each in ("IT", "RRA"))
+
+
+def test_outliers_by_unicast_lower_the_cost_within_their_limits() -> None:
+    without, alone, more = by_column(quick("tock-outliers"))
+    assert float(more["relative_cost"]) < float(alone["relative_cost"])
+    assert float(alone["relative_cost"]) < float(without["relative_cost"])
+    assert (without["unicast_links"], without["sent"], alone["sent"]) == (0, 1, 1)
+    assert alone["unicast_links"] == alone["unicast_flows"]  # one receiver each
+    assert 1 < float(more["sent"]) <= 1 + float(more["extra_allowed"]) + 1e-9
+    assert all(verdicts(quick("tock-outliers")).values())
+
+
+def test_fig5_claims_are_judged_with_the_whole_session_wanted() -> None:
+    """The ratio of the first reading decides, whatever the other one says."""
+    fits = {16: (2e-7, 1e-7), 1: (5e-7, 1e-7)}  # alpha and beta at any h
+    whole, one = (
+        Calibration(
+            CalibrationParams(wanted_flows=wanted),
+            (),
+            (),
+            FittedLine(alpha, 0.0, 1.0),
+            FittedLine(beta, 0.0, 1.0),
+        )
+        for wanted, (alpha, beta) in fits.items()
+    )
+    *_, equal = judge(whole, one)
+    assert equal.holds
+    assert not judge(one, whole)[-1].holds
+    assert "2.0 times" in equal.ours
+    assert "5.0 times with 1 flow wanted" in equal.ours
 
 
 def test_unicast_and_flooding_come_out_as_printed() -> None:

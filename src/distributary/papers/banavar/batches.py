@@ -31,7 +31,7 @@ from distributary.papers.wording import NOTHING, percent, table
 from distributary.planning import Progress, Step, silent
 from distributary.workloads import ContentWorld, content_world, poisson_times, region_of
 
-__all__ = ["Staleness", "batches", "measure_staleness"]
+__all__ = ["Prices", "Staleness", "batches", "measure_staleness"]
 
 PER_CLIENT, QUICK_PER_CLIENT = 13, 3
 SHARE = 0.01  # of subscriptions that an event matches

@@ -21,7 +21,7 @@ from distributary.papers.wording import NOTHING, join_words, percent, table
 from distributary.planning import Progress, Step, silent
 from distributary.workloads import content_world
 
-__all__ = ["drops"]
+__all__ = ["count_receivers", "drops", "run_outcome"]
 
 PER_CLIENT, SHARE = 13, 0.01  # as in banavar-queues
 EVENTS, QUICK_EVENTS = 400, 60  # per publisher, published cyclically
@@ -125,7 +125,7 @@ def _measure(quick: bool, seed: int, progress: Progress) -> tuple[dict[str, floa
     for policy in (LINKS, FLOODING):
         network = make_setting(policy, world, PER_CLIENT, events, seed)
         _, full[policy] = busiest(network.work())
-        wanted = _count_receivers(network)
+        wanted = count_receivers(network)
         found[policy] = {queue: [] for queue in queues}
         for queue, outcomes in found[policy].items():
             for ratio in ratios:
@@ -133,12 +133,12 @@ def _measure(quick: bool, seed: int, progress: Progress) -> tuple[dict[str, floa
                 done += 1
                 rng = np.random.default_rng([seed, 5])
                 rate = full[policy] * ratio
-                outcomes.append(_run(network, rate, seconds, queue, wanted, rng))
+                outcomes.append(run_outcome(network, rate, seconds, queue, wanted, rng))
     progress(Step("runs", total, total))
     return full, found
 
 
-def _count_receivers(network: BrokerSetting) -> dict[str, list[int]]:
+def count_receivers(network: BrokerSetting) -> dict[str, list[int]]:
     """How many clients want each event of the pool, by publisher."""
     return {
         root: [
@@ -149,7 +149,7 @@ def _count_receivers(network: BrokerSetting) -> dict[str, list[int]]:
     }
 
 
-def _run(
+def run_outcome(
     network: BrokerSetting,
     rate: float,
     seconds: float,
@@ -157,6 +157,7 @@ def _run(
     wanted: Mapping[str, Sequence[int]],
     rng: np.random.Generator,
 ) -> Outcome:
+    """Publish at a rate for some seconds, and wait until all queues are empty."""
     simulation = network.start_simulation(rate, seconds, rng, capacity=queue)
     simulation.run()
     record = simulation.record

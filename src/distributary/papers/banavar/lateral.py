@@ -33,7 +33,7 @@ from distributary.papers.wording import NOTHING, join_words, table
 from distributary.planning import Progress, Step, silent
 from distributary.workloads import content_world
 
-__all__ = ["PLACES", "lateral", "network_with"]
+__all__ = ["CHOSEN", "NONE", "PLACES", "lateral", "network_with"]
 
 DELAY = 0.050  # seconds, of a lateral link
 NONE, CHOSEN = "none", "between regions, below the roots"

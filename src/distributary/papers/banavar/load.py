@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from distributary.matching import TreeOptions
 from distributary.papers.banavar.brokers import (
+    FACTORED,
     NETWORK,
     PUBLISHERS,
+    TREE,
     ClientFilters,
     Pool,
     build_brokers,
@@ -27,14 +30,14 @@ from distributary.papers.banavar.overload import (
 )
 from distributary.papers.drawing import QUIET, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.wording import NOTHING, join_words, span, table
+from distributary.papers.wording import NOTHING, join_words, percent, span, table
 from distributary.planning import Progress, Step, silent
 from distributary.workloads import ContentParams, ContentWorld, content_world
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FLOODING", "LINKS", "MUCH", "PARAMS", "load", "make_setting"]
+__all__ = ["FLOODING", "LINKS", "MUCH", "OURS", "PARAMS", "load", "make_setting"]
 
 PARAMS = ContentParams(attributes=15, values=3)
 SHARES = (0.0005, 0.002, 0.006, 0.010, 0.014, 0.018)
@@ -45,6 +48,9 @@ EVENTS, QUICK_EVENTS = 400, 100  # per publisher, published cyclically
 RUN = OverloadSearch(seconds=8.0, width=10.0)
 QUICK_RUN = OverloadSearch(seconds=1.0, width=20.0, threshold=15)
 LINKS, FLOODING = "link-matching", "flooding"
+OURS = "link-matching, factoring"
+OUR_SHARES, QUICK_OUR_SHARES = (0.0005, 0.002, 0.018), (0.002,)
+OUR_PER_CLIENT, QUICK_OUR_PER_CLIENT = (13, 38), (13,)
 STEP_COSTS = (1e-6, 5e-6, 10e-6)  # seconds; alternative costs of a step
 INDEPENDENT: Mapping[float, tuple[int, ...]] = {0.002: (310, 240, 217), 0.018: (163, 128, 114)}
 INDEPENDENT_FLOODING = 77
@@ -90,6 +96,7 @@ def load(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         comparison="\n\n".join((_rate_table(points), _cost_table(points))),
         claims=(_more_claim(points), _flat_claim(points, run), _narrow_claim(points)),
         notes=_notes(run),
+        own=_own_words(points),
         quick=quick,
         seed=seed,
     )
@@ -129,11 +136,16 @@ def _notes(run: OverloadSearch) -> tuple[str, ...]:
 
 
 def make_setting(
-    policy: str, world: ContentWorld, per_client: int, events: int, seed: int
+    policy: str,
+    world: ContentWorld,
+    per_client: int,
+    events: int,
+    seed: int,
+    options: TreeOptions = TREE,
 ) -> BrokerSetting:
     """The paper's network under a policy; subscriptions and events depend on the seed alone."""
     rng = np.random.default_rng([seed, 1, per_client])
-    subscriptions = ClientFilters.draw(world, NETWORK, per_client, rng)
+    subscriptions = ClientFilters.draw(world, NETWORK, per_client, rng, options)
     pool = Pool.draw(world, events, np.random.default_rng([seed, 2]))
     return BrokerSetting(NETWORK, build_brokers(policy, NETWORK, subscriptions, pool), pool)
 
@@ -143,12 +155,17 @@ def _measure(quick: bool, run: OverloadSearch, seed: int, progress: Progress) ->
     sizes = QUICK_PER_CLIENT if quick else PER_CLIENT
     todo = [(LINKS, share, each) for each in sizes for share in shares]
     todo += [(FLOODING, shares[0], each) for each in (PER_CLIENT[:2] if quick else PER_CLIENT)]
+    our_shares = QUICK_OUR_SHARES if quick else OUR_SHARES
+    our_sizes = QUICK_OUR_PER_CLIENT if quick else OUR_PER_CLIENT
+    todo += [(OURS, share, each) for each in our_sizes for share in our_shares]
     tastes = content_world(PARAMS, np.random.default_rng(seed))
     points = {}
     for done, (policy, share, each) in enumerate(todo):
         progress(Step("networks", done, len(todo)))
         world = tastes.with_matching_share(share)
-        found = make_setting(policy, world, each, QUICK_EVENTS if quick else EVENTS, seed)
+        events = QUICK_EVENTS if quick else EVENTS
+        name, options = (LINKS, FACTORED) if policy == OURS else (policy, TREE)
+        found = make_setting(name, world, each, events, seed, options)
         points[policy, share, each] = _point(found, run, seed)
     progress(Step("networks", len(todo), len(todo)))
     return points
@@ -165,11 +182,11 @@ def _point(found: BrokerSetting, run: OverloadSearch, seed: int) -> LoadPoint:
 # --- reporting -----------------------------------------------------------------------------------
 
 
-def _links(points: Points) -> dict[int, dict[float, LoadPoint]]:
-    """Link matching's points: per client -> share -> point."""
+def _links(points: Points, of: str = LINKS) -> dict[int, dict[float, LoadPoint]]:
+    """The points of link matching, or of ours: per client -> share -> point."""
     found: dict[int, dict[float, LoadPoint]] = {}
     for (policy, share, each), point in points.items():
-        if policy == LINKS:
+        if policy == of:
             found.setdefault(each, {})[share] = point
     return found
 
@@ -195,11 +212,36 @@ def _rate_table(points: Points) -> str:
         for share, point in by_share.items()
     ]
     rows.append(("flooding, whatever matches", flood, NOTHING, str(INDEPENDENT_FLOODING)))
-    every = sorted(point.limit for point in points.values())
+    every = sorted(point.limit for (policy, _, _), point in points.items() if policy != OURS)
     rows.append(
         ("all points", f"{every[0]:.0f} to {every[-1]:.0f}", f"0 to {AXIS} (axis)", NOTHING)
     )
     return table(("events/s per publisher", "ours", "paper", "independent"), rows)
+
+
+def _own_words(points: Points) -> str:
+    theirs = _links(points)
+    rows = [
+        (
+            f"{_percent(share)} match, {subscription_count(each):,} subscriptions",
+            f"{own.limit:.0f}",
+            f"{paper.limit:.0f}",
+            percent(own.full / paper.full - 1, signed=True),
+        )
+        for each, by_share in _links(points, OURS).items()
+        for share, own in by_share.items()
+        for paper in [theirs[each][share]]
+    ]
+    return "\n\n".join(
+        (
+            "Our brokers search a tree with factoring, whose index replaces the first tests (see "
+            "[banavar-steps](banavar-steps.md)). The less a message costs beside the steps of its "
+            "match, the more that brings; with the costs assumed here, a message sent costs as "
+            f"much as {COSTS.sent / COSTS.step:.0f} steps. The last column goes by the rate at "
+            "which the busiest broker never rests.",
+            table(("events/s per publisher", "ours", "the paper's tree", "ours bears"), rows),
+        )
+    )
 
 
 def _independent(share: float, per_client: int) -> str:
@@ -276,6 +318,12 @@ def _chart(points: Points) -> str:
             label = f"LM, {subscription_count(each):,} subscriptions"
             axes.plot(x, y, color=colour, marker=mark, label=label)
             _dot_independent(axes, each, colour)
+        for each, by_share in _links(points, OURS).items():
+            colour, _ = LOOKS[each]
+            x = [100 * share for share in by_share]
+            y = [point.limit for point in by_share.values()]
+            label = f"ours, {subscription_count(each):,} subscriptions"
+            axes.plot(x, y, color=colour, marker="*", markersize=10, linestyle=":", label=label)
         axes.axhline(float(np.mean(_flood(points))), color=FLOOD_COLOUR, label="flooding")
         axes.plot([], [], "D", color=QUIET, markerfacecolor="none", label="independent")
         axes.set(xlabel="percent of subscriptions matching an event", xlim=(0, 2), ylim=(0, None))

@@ -11,7 +11,7 @@ from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table
 from distributary.planning import Progress, Step, silent
 
-__all__ = ["fig5"]
+__all__ = ["fig5", "judge"]
 
 FACTORS = (1, 2, 4, 8, 12, 16, 24, 32, 40)
 QUICK_FACTORS = (1, 4, 8, 40)
@@ -58,7 +58,7 @@ def fig5(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         ),
         chart=_chart(whole, one),
         comparison=_comparison(whole, one),
-        claims=_claims(whole, one),
+        claims=judge(whole, one),
         notes=_notes(whole),
         quick=quick,
         seed=seed,
@@ -126,7 +126,8 @@ def _line(constant: float, per_packet: float) -> str:
     return f"{PER_CENT * constant:.3f}, {PER_CENT * per_packet:.3f}"
 
 
-def _claims(whole: Calibration, one: Calibration) -> tuple[Claim, ...]:
+def judge(whole: Calibration, one: Calibration) -> tuple[Claim, ...]:
+    """The claims, by the measurement with the whole session wanted."""
     fits = tuple(
         Claim(
             f"{word}(h) falls as {word}0 + {word}1/h",

@@ -47,6 +47,11 @@ def unicast_flooding(
             "A number counts as reproduced if it is within two standard deviations of ours over "
             "the floors, or rounds to the same.",
         ),
+        own=(
+            "Nothing is planned here. [tock-outliers](tock-outliers.md) has ours between the two, "
+            "with each message sent once and a goodput several times that of flooding, and what a "
+            "little unicast adds."
+        ),
         quick=quick,
         seed=seed,
     )
