@@ -15,7 +15,7 @@ __all__ = ["fig5", "judge"]
 
 FACTORS = (1, 2, 4, 8, 12, 16, 24, 32, 40)
 QUICK_FACTORS = (1, 4, 8, 40)
-ROUNDS, QUICK_ROUNDS = 5, 1
+ROUNDS, QUICK_ROUNDS = 3, 1
 PER_CENT = 1e6  # CPU seconds a message -> % of a CPU at 10,000 messages/s, the paper's unit
 TYPICAL = 8  # messages per packet
 GOOD_FIT = 0.9  # R2
