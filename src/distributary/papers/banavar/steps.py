@@ -75,6 +75,11 @@ class LawResult:
         """The most hops over which link matching takes no more steps than one search."""
         return sum(each <= self.central for each in self.by_hops)
 
+    @property
+    def on_axis(self) -> bool:
+        """Whether all points are on the chart's axis, or not as far as a number above it."""
+        return max(*self.by_hops, self.central) < AXIS + TICK
+
 
 def steps(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Mean matching steps against subscriptions, over one to six hops and centralised."""
@@ -109,7 +114,7 @@ def steps(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress =
             (
                 _published_table(near),
                 *(_size_table(reading, by_size) for reading, by_size in found.items()),
-                *([_law_table(laws)] if laws else []),
+                *([_law_table(laws), _law_sentence(laws)] if laws else []),
             )
         ),
         claims=tuple(
@@ -345,11 +350,21 @@ def _law_table(laws: Sequence[LawResult]) -> str:
                 f"{each.central:.0f}",
                 *(f"{value:.0f}" for value in each.by_hops[3:]),
                 hops(each.ahead),
-                "yes" if max(*each.by_hops, each.central) < AXIS + TICK else "no",
+                "yes" if each.on_axis else "no",
             )
             for each in laws
         ),
     )
+
+
+def _law_sentence(laws: Sequence[LawResult]) -> str:
+    both: dict[str, list[str]] = {}
+    for each in laws:
+        kept = both.setdefault(each.reading, [])
+        if each.ahead == 4 and each.on_axis:
+            kept.append(f"{each.next_test}^i")
+    words = [f"{reading} at {join_words(kept, 'no law')}" for reading, kept in both.items()]
+    return f"The published crossing, after 4 hops, and the axis hold together {join_words(words)}."
 
 
 def _against(found: Steps, over: Sequence[int]) -> tuple[str, list[float]]:
