@@ -69,6 +69,7 @@ class Schedule:
     seed: int
     steps: int = STEPS
     partitions: bool = True
+    encodes: bool = False
     readers: dict[tuple[str, str], Reader] = field(default_factory=dict)
     said: dict[bytes, float] = field(default_factory=dict)  # when each event was published
     order: defaultdict[tuple[str, str], list[bytes]] = field(
@@ -82,7 +83,9 @@ class Schedule:
         rng = self.rng = np.random.default_rng([self.seed, 7])
         self.policy = ("tamara", "ours")[self.seed % 2]
         link = Link(0.01, jitter=float(rng.choice([0.0, 0.05])))
-        self.network = PeerNetwork(POLICIES[self.policy], PARAMETERS, seed=self.seed, link=link)
+        self.network = PeerNetwork(
+            POLICIES[self.policy], PARAMETERS, seed=self.seed, link=link, encodes=self.encodes
+        )
         peers = [f"p{at}" for at in range(int(rng.integers(3, 10)))]
         self.joined = len(peers)
         self.network.build_converged(peers)
@@ -241,9 +244,11 @@ class Schedule:
             assert channel in found, f"{channel} is not where it belongs, at {owner}"
 
 
-def run_schedule(seed: int, *, steps: int = STEPS, partitions: bool = True) -> Schedule:
+def run_schedule(
+    seed: int, *, steps: int = STEPS, partitions: bool = True, encodes: bool = False
+) -> Schedule:
     """One schedule; an error says how to run it again."""
-    schedule = Schedule(seed, steps=steps, partitions=partitions)
+    schedule = Schedule(seed, steps=steps, partitions=partitions, encodes=encodes)
     try:
         schedule.run()
         schedule.check()

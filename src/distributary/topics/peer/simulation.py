@@ -17,6 +17,7 @@ from distributary.topics.messages import Unwant, Want
 from distributary.topics.overlay.converged import build_ring
 from distributary.topics.overlay.identifiers import identifier, make_peer
 from distributary.topics.peer.client import ClientParameters, CreateTopic, PeerClient, Say
+from distributary.topics.peer.codec import CLIENT_SIDE, RING
 from distributary.topics.peer.copies import PeerState
 from distributary.topics.peer.machine import TopicPeer
 from distributary.topics.peer.parameters import PeerParameters
@@ -29,10 +30,14 @@ _CLIENT = "client/"
 
 
 class _PeerNode:
-    """A peer as a node: clients are nodes, too, and a turn has one input."""
+    """A peer as a node: clients are nodes, too, and a turn has one input.
 
-    def __init__(self, peer: TopicPeer) -> None:
+    With `encodes`, what it sends is encoded and decoded on the way.
+    """
+
+    def __init__(self, peer: TopicPeer, *, encodes: bool = False) -> None:
         self.peer = peer
+        self.encodes = encodes
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
         take = self.peer.on_client if sender.startswith(_CLIENT) else self.peer.on_message
@@ -49,15 +54,24 @@ class _PeerNode:
 
     def _turn(self, actions: list[Action], now: float) -> list[Action]:
         """As the driver does it: what is stored comes before what is sent."""
-        done = [
-            Send(action.client, action.message) if isinstance(action, Deliver) else action
-            for action in [*actions, *self.peer.finish(now)]
-        ]
+        done = [self._translate(action) for action in [*actions, *self.peer.finish(now)]]
         return sorted(done, key=lambda action: not isinstance(action, Append))
+
+    def _translate(self, action: Action) -> Action:
+        match action:
+            case Send(to, message) if self.encodes:
+                return Send(to, RING.decode(RING.encode(message)))
+            case Deliver(client, message, _) if self.encodes:
+                return Send(client, CLIENT_SIDE.decode(CLIENT_SIDE.encode(message)))
+            case Deliver(client, message, _):
+                return Send(client, message)
+        return action
 
 
 class PeerNetwork:
     """Peers and clients by name; a client's name begins with `client/`.
+
+    With `encodes`, all that peers send is encoded and decoded on the way.
 
     `peers` are those that have neither crashed nor been asked to leave. A crashed peer can come
     back with what it has stored.
@@ -71,6 +85,7 @@ class PeerNetwork:
         seed: int,
         link: Link | None = None,
         client_parameters: ClientParameters | None = None,
+        encodes: bool = False,
     ) -> None:
         self.policy = policy
         self.parameters = parameters
@@ -82,6 +97,7 @@ class PeerNetwork:
         self.clock = self.simulation.clock
         self.peers: dict[str, TopicPeer] = {}
         self.clients: dict[str, PeerClient] = {}
+        self._encodes = encodes
         self._starts = 0
 
     # --- peers ---------------------------------------------------------------------------------
@@ -112,7 +128,7 @@ class PeerNetwork:
         return TopicPeer(own, self.policy, self.parameters, state=state, seed=seed)
 
     def _add(self, peer: TopicPeer, through: tuple[str, ...]) -> None:
-        name, node = peer.own.name, _PeerNode(peer)
+        name, node = peer.own.name, _PeerNode(peer, encodes=self._encodes)
         self.peers[name] = peer
         self.simulation.add(name, node)
         self.simulation.call(name, partial(node.start, through))
@@ -125,7 +141,7 @@ class PeerNetwork:
     def leave(self, name: str, stop_after: float = 1.0) -> None:
         """Let a peer leave in good order, and stop it."""
         peer = self.peers.pop(name)
-        self.simulation.call(name, _PeerNode(peer).leave)
+        self.simulation.call(name, _PeerNode(peer, encodes=self._encodes).leave)
         self.clock.at(self.clock.now + stop_after, partial(self.simulation.crash, name))
 
     def cut(self, island: str, names: Iterable[str]) -> None:
