@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from distributary.cost.updates import Channel, estimate_absorption, estimate_addition
+from distributary.topics.announcement import count_addition_notices
 from distributary.topics.policy import Policy
 
 __all__ = ["Addition", "choose_addition"]
@@ -34,14 +35,14 @@ def choose_addition(policy: Policy, cluster: Channel, topic: Channel, common: in
     """
     absorb = Addition(
         estimate_absorption(policy.prices, cluster, topic, common),
-        2.0 * cluster.size + 5.0 * topic.size,
+        (2.0 * cluster.size if policy.announces_to_all else 0.0) + 5.0 * topic.size,
         recruit=True,
     )
     if not policy.adds:
         return absorb
     add = Addition(
         estimate_addition(policy.prices, cluster, topic, common),
-        2.0 * cluster.size + 2.0 * common,
+        count_addition_notices(policy, cluster, topic, common) + 2.0 * common,
         recruit=False,
     )
     return absorb if absorb.change < add.change - _ROUNDING else add

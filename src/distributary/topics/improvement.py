@@ -63,6 +63,7 @@ class ImprovedRounds(TopicRounds):
         state = self.clustering
         self.messages["subscribe"] += 2
         if not state.copies[subscriber, topic]:
+            self.ask_offered(topic)
             state.follow(subscriber, topic)
             self.messages["subscribe"] += 2
         state.want(subscriber, topic)
@@ -199,7 +200,8 @@ class ImprovedRounds(TopicRounds):
                 before = self.ledger.cost
                 self.messages["advice"] += 1
                 self.messages["survey"] += 2 * len(who)
-                self._announce(int(cluster))
+                carried = int(state.carries[cluster].sum())
+                self._announce(int(cluster), 2 * len(who), carried)
                 self._change_over(who, state.clusters, target)
                 self._record_update("retire", before)
 

@@ -32,6 +32,7 @@ class Policy:
     adds: bool = True  # a survey also considers adding a topic without all of its subscribers
     prunes: bool = True  # a cluster's survey reconsiders its topics and the cluster itself
     tells: bool = False  # members report every change, so that clusters know exact counts
+    announces_to_all: bool = True  # a cluster tells all members of a change, and each confirms it
     obeys: bool = True  # subscribers follow every suggestion, whatever it costs them
     horizon: float = inf
     margin: float = 0.0

@@ -11,6 +11,11 @@ from distributary.cost.topics import CostLedger
 from distributary.cost.updates import Channel, toll
 from distributary.model import FloatArray, IntArray
 from distributary.model.topics import Clustering
+from distributary.topics.announcement import (
+    count_addition_notices,
+    count_channel_notices,
+    count_removal_notices,
+)
 from distributary.topics.policy import Policy
 
 __all__ = ["RoundUpdates"]
@@ -74,7 +79,7 @@ class RoundUpdates:
         """Add a topic to a cluster; members leave the topic's own channel."""
         before = self.ledger.cost
         self.clustering.add(cluster, topic)
-        self._announce(cluster)
+        self._announce_additions(cluster, [topic])
         self._list_clusters(topic)
         self.leave_covered_topics(np.flatnonzero(self.clustering.member[:, cluster]), cluster)
         self._record_update("add", before)
@@ -85,8 +90,9 @@ class RoundUpdates:
         needing = state.member[:, cluster] & state.wants[:, topic] & (state.copies[:, topic] == 1)
         state.follow(np.flatnonzero(needing), topic)
         state.drop(cluster, topic)
-        self.messages["move"] += 2 * int(needing.sum())
-        self._announce(cluster)
+        n = int(needing.sum())
+        self.messages["move"] += 2 * n
+        self._announce(cluster, count_removal_notices(self.policy, self.cluster(cluster), n), 1)
         self._list_clusters(topic)
         if not state.carries[cluster].any():
             state.leave(np.flatnonzero(state.member[:, cluster]), cluster)
@@ -101,6 +107,8 @@ class RoundUpdates:
         self.messages["move"] += int(state.topic_size[[one, other]].sum()) + 2 * len(who)
         cluster = state.form([one, other])
         state.join(who, cluster)
+        self._list_clusters(one)
+        self._list_clusters(other)
         self.leave_covered_topics(who, cluster)
         self._record_update("pair", before)
         return cluster
@@ -110,7 +118,8 @@ class RoundUpdates:
         state, before = self.clustering, self.ledger.cost
         who = np.flatnonzero(state.direct[:, topic])
         state.add(cluster, topic)
-        self._announce(cluster)
+        every = self.policy.announces_to_all  # else the topic's subscribers hear it as they move
+        self._announce(cluster, 2 * int(state.cluster_size[cluster]) if every else 0, 1)
         self._list_clusters(topic)
         self.messages["move"] += 3 * len(who)
         state.join(who, cluster)
@@ -120,11 +129,13 @@ class RoundUpdates:
     def merge(self, one: int, other: int) -> None:
         """Merge a cluster with all its members into another."""
         state, before = self.clustering, self.ledger.cost
-        for topic in np.flatnonzero(state.carries[one] & ~state.carries[other]):
-            state.add(other, int(topic))
-        self._announce(other)
-        self._announce(one)
         who = np.flatnonzero(state.member[:, one])
+        self._announce(one, 2 * len(who), int(state.carries[one].sum()))
+        new = np.flatnonzero(state.carries[one] & ~state.carries[other]).tolist()
+        for topic in new:
+            state.add(other, topic)
+        self._announce_additions(other, new)
+        self._list_all_clusters(one)
         state.join(who, other)
         state.leave(who, one)
         state.dissolve(one)
@@ -135,8 +146,9 @@ class RoundUpdates:
     def destroy(self, cluster: int) -> None:
         """Dissolve a cluster; its members join the own channels of the topics they need."""
         state, before = self.clustering, self.ledger.cost
-        self._announce(cluster)
         members = np.flatnonzero(state.member[:, cluster])
+        self._announce(cluster, 2 * len(members), int(state.carries[cluster].sum()))
+        self._list_all_clusters(cluster)
         needed = state.dependencies(cluster)
         for column, topic in enumerate(state.topics_of(cluster)):
             state.follow(members[needed[:, column]], int(topic))
@@ -145,10 +157,29 @@ class RoundUpdates:
         state.dissolve(cluster)
         self._record_update("destroy", before)
 
-    def _announce(self, cluster: int) -> None:
-        """Count the messages that announce what a cluster carries, and their confirmations."""
-        known = self.cluster(cluster)
-        self.messages["announce"] += 2 * (known.size + known.topics + 1)
+    def _announce(self, cluster: int, notices: int, changed: int) -> None:
+        """Count notices to subscribers, and messages to topics' channels; some topics changed."""
+        carried = int(self.clustering.carries[cluster].sum())
+        self.messages["announce"] += notices + count_channel_notices(self.policy, carried, changed)
+
+    def _announce_additions(self, cluster: int, topics: list[int]) -> None:
+        """Count what tells subscribers that a cluster takes up topics; one notice tells of all."""
+        known, members = self.cluster(cluster), self.clustering.member[:, cluster]
+        counts = [
+            count_addition_notices(
+                self.policy,
+                known,
+                self.topic(topic),
+                int((members & self.clustering.direct[:, topic]).sum()),
+            )
+            for topic in topics
+        ]
+        every = self.policy.announces_to_all
+        self._announce(cluster, max(counts, default=0) if every else sum(counts), len(topics))
+
+    def _list_all_clusters(self, cluster: int) -> None:
+        for topic in self.clustering.topics_of(cluster).tolist():
+            self._list_clusters(topic)
 
     def _list_clusters(self, topic: int) -> None:
         """Count the messages of a topic's channel to its other clusters about one that changed."""

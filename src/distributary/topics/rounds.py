@@ -9,6 +9,7 @@ Reference: Milo et al. (2007), sections 3 to 5.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -28,8 +29,14 @@ from distributary.cost.updates import (
 from distributary.model import FloatArray, IntArray
 from distributary.model.topics import BoolArray
 from distributary.topics.addition import choose_addition
+from distributary.topics.announcement import (
+    count_addition_notices,
+    count_quotes,
+    count_removal_notices,
+)
 from distributary.topics.policy import invert_coin, sample_size
 from distributary.topics.round_updates import RoundUpdates
+from distributary.topics.triggers import Watches, find_thresholds
 
 __all__ = ["CostSample", "Requests", "TopicRounds"]
 
@@ -62,6 +69,19 @@ class CostSample:
         """OC."""
         return self.maintenance + self.dissemination
 
+    @classmethod
+    def mean(cls, samples: Sequence[CostSample]) -> CostSample:
+        """The mean of several runs at one time; the clusters are rounded."""
+        n = len(samples)
+        return cls(
+            samples[0].time,
+            sum(s.scribe for s in samples) / n,
+            sum(s.maintenance for s in samples) / n,
+            sum(s.dissemination for s in samples) / n,
+            sum(s.overhead for s in samples) / n,
+            round(sum(s.clusters for s in samples) / n),
+        )
+
 
 @dataclass(slots=True)
 class TopicRounds(RoundUpdates):
@@ -71,9 +91,12 @@ class TopicRounds(RoundUpdates):
     """
 
     survey_every: float = 240.0
+    watches_falls: bool = True  # of clusters' sizes and of topics' frequencies (section 3.1)
     now: float = 0.0
     _due: list[tuple[float, int, int, int]] = field(init=False, default_factory=list)
     _scheduled: int = field(init=False, default=0)
+    _watches: dict[int, Watches[int]] = field(init=False, default_factory=dict)
+    _changed: set[int] = field(init=False, default_factory=set)  # watching clusters
 
     def __post_init__(self) -> None:
         self.ledger = CostLedger(self.clustering, self.frequency, self.policy.prices)
@@ -106,6 +129,7 @@ class TopicRounds(RoundUpdates):
                     at += 1
                 else:
                     self._run_next()
+                self._reconsider_fallen()
             self.now = float(time)
             spent = self.messages.total() - spent
             found.append(self._sample_costs(spent, float(time) - before))
@@ -159,6 +183,21 @@ class TopicRounds(RoundUpdates):
         self._schedule(CLUSTER, cluster, first=True)
         return cluster
 
+    def change_frequency(self, topic: int, frequency: float) -> None:
+        """Change a topic's events per interval; clusters reconsider it if they are rare enough."""
+        changed = self.frequency.copy()  # others may have been given the same array
+        changed[topic] = frequency
+        self.frequency = self.ledger.frequency = changed
+        carrying = self.clustering.clusters_with(topic).tolist()
+        for each in (self.ledger, self):
+            each.on_topic_change(topic)
+            for cluster in carrying:
+                each.on_cluster_change(cluster)
+        for cluster in list(self._watches):
+            self._survey_again(
+                cluster, self._watches[cluster].take_reached_by_flow(topic, frequency)
+            )
+
     # --- subscribers (section 4) ---------------------------------------------------------------
 
     def want(self, subscriber: int, topic: int) -> None:
@@ -183,7 +222,7 @@ class TopicRounds(RoundUpdates):
     def choose_cluster(self, subscriber: int, topic: int) -> int | None:
         """The cluster with the topic that replaces most direct subscriptions, if it pays."""
         state = self.clustering
-        offered = state.clusters_with(topic)
+        offered = self.ask_offered(topic)
         if not len(offered):
             return None
         direct = state.direct[subscriber].copy()
@@ -193,6 +232,12 @@ class TopicRounds(RoundUpdates):
         cluster = int(offered[widest])
         saved = float(self.topic_toll[replaced[widest]].sum())
         return cluster if saved > toll(self.policy.prices, self.cluster(cluster)) else None
+
+    def ask_offered(self, topic: int) -> IntArray:
+        """The clusters with the topic, and the messages to learn what they carry."""
+        offered = self.clustering.clusters_with(topic)
+        self.messages["subscribe"] += count_quotes(self.policy, len(offered))
+        return offered
 
     def unwant(self, subscriber: int, topic: int) -> None:
         """Unsubscribe: UNSUBSCRIBE of the paper."""
@@ -262,8 +307,45 @@ class TopicRounds(RoundUpdates):
         share = known.size / max(len(sample), 1)
         common = min(round(share * int(self.clustering.direct[sample, topic].sum())), own.size)
         change = estimate_addition(self.policy.prices, known, own, common)
-        if self.policy.pays(change, 2.0 * known.size + 2.0 * common):
+        notices = count_addition_notices(self.policy, known, own, common)
+        if self.policy.pays(change, notices + 2.0 * common):
             self.add(cluster, topic)
+        else:
+            self._watch(cluster, topic, common)
+
+    def _watch(self, cluster: int, topic: int, common: int) -> None:
+        """Wait until fewer members or rarer events could make an addition pay."""
+        if self.watches_falls and not self.policy.tells:
+            limits = find_thresholds(
+                self.policy.prices, self.cluster(cluster), self.topic(topic), common
+            )
+            self._watches.setdefault(cluster, Watches()).watch(topic, limits)
+
+    def on_cluster_change(self, cluster: int) -> None:
+        """Update the toll, and remember that the cluster's size may have fallen."""
+        RoundUpdates.on_cluster_change(self, cluster)
+        if cluster in self._watches:
+            self._changed.add(cluster)
+
+    def _reconsider_fallen(self) -> None:
+        """Let clusters that have become small enough reconsider topics they did not take up."""
+        changed, self._changed = sorted(self._changed), set()
+        for cluster in changed:
+            if not self.clustering.alive[cluster]:
+                self._watches.pop(cluster, None)
+                continue
+            size = int(self.clustering.cluster_size[cluster])
+            self._survey_again(cluster, self._watches[cluster].take_reached_by_size(size))
+
+    def _survey_again(self, cluster: int, topics: list[int]) -> None:
+        """Survey a cluster for topics that it may now take up."""
+        new = [topic for topic in topics if not self.clustering.carries[cluster, topic]]
+        if not (new and self.clustering.alive[cluster]):
+            return
+        self.updates["fallen"] += 1
+        sample = self._sample(np.flatnonzero(self.clustering.member[:, cluster]))
+        for topic in new:
+            self._try_adding(cluster, topic, sample)
 
     def _try_removing(self, cluster: int, topics: list[int], sample: IntArray) -> None:
         known = self.cluster(cluster)
@@ -271,7 +353,8 @@ class TopicRounds(RoundUpdates):
             topics, self._count_dependent(cluster, topics, sample), strict=True
         ):
             change = estimate_removal(self.policy.prices, known, self.topic(topic), needed)
-            if self.policy.pays(change, 2.0 * known.size + 2.0 * needed):
+            notices = count_removal_notices(self.policy, known, needed)
+            if self.policy.pays(change, notices + 2.0 * needed):
                 self.drop(cluster, topic)
                 known = self.cluster(cluster)
 
@@ -354,10 +437,11 @@ class TopicRounds(RoundUpdates):
 
     def _try_taking_up(self, cluster: int, topic: int, common: int) -> None:
         known, own = self.cluster(cluster), self.topic(topic)
-        way = choose_addition(self.policy, known, own, min(common, known.size, own.size))
+        common = min(common, known.size, own.size)
+        way = choose_addition(self.policy, known, own, common)
         if not self.policy.pays(way.change, way.messages):
-            return
-        if way.recruit:
+            self._watch(cluster, topic, common)
+        elif way.recruit:
             self.absorb(cluster, topic)
         else:
             self.add(cluster, topic)
