@@ -53,6 +53,7 @@ class Planner:
     least_gain: float = 0.003
     subscriber_groups: tuple[int, ...] = (1, 8, 24, 60)
     topic_groups: tuple[int, ...] = (10,)
+    topics_per_group: int = 12  # of one more number of groups, which grows with the topics
     sample: int = 600  # subscribers used to build clusters; all of them choose in the end
     passes: int = 6
     seed: int = 0
@@ -166,7 +167,9 @@ def _best_clusters(here: _PresentState, planner: Planner) -> tuple[BoolArray, fl
     rng = np.random.default_rng(planner.seed)
     some = answers.sample(planner.sample, rng)
     starts = [some.by_subscribers(n, rng) for n in planner.subscriber_groups]
-    starts += [some.by_topics(n, rng) for n in planner.topic_groups]
+    by_size = answers.wants.shape[1] // planner.topics_per_group
+    n_groups = dict.fromkeys((*planner.topic_groups, max(by_size, 2)))
+    starts += [some.by_topics(n, rng) for n in n_groups]
     starts += [present.copy()] if len(present) else []
     best: tuple[BoolArray, float] | None = None
     for start in starts:
