@@ -100,7 +100,14 @@ SHAPES |= {
     "milo-fig6": (CURVES, 68),
     "milo-fig7": (CURVES, 85),
     "milo-fig8": (CURVES, 153),
-    "milo-fig9": (CURVES, 126),
+    "milo-fig9": (CURVES, 492),
+    "milo-scales": (
+        (
+            *("varied", "share", "model", "topics", "users", "algorithm", "seed"),
+            *("maintenance", "dissemination", "cost", "overhead"),
+        ),
+        30,
+    ),
 }
 
 # Calculated a second time with the slow tests alone; the figures of the same paper tell by default.

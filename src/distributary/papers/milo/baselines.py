@@ -16,14 +16,16 @@ _STARTS = 3
 _PASSES = 50
 
 
-def kmeans_clustering(wants: BoolArray, k: int, rng: np.random.Generator) -> Clustering:
-    """Disjoint clusters of topics with similar users, the best of three starts.
+def kmeans_clustering(
+    wants: BoolArray, k: int, rng: np.random.Generator, *, starts: int = _STARTS
+) -> Clustering:
+    """Disjoint clusters of topics with similar users, the best of some starts.
 
     A user joins a cluster if it wants more than half of its topics, and gets the rest directly.
     """
     points = wants.T.astype(np.float64)
     group = min(
-        (_lloyd(points, min(k, len(points)), rng) for _ in range(_STARTS)),
+        (_lloyd(points, min(k, len(points)), rng) for _ in range(starts)),
         key=lambda found: _inertia(points, found),
     )
     state = Clustering(*wants.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -10,11 +10,18 @@ import numpy as np
 
 from distributary.papers.drawing import INK, QUIET, Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.milo.readings import CLUSTERED, DECISIONS, OURS_NOTE, SHIFTED, TIMES
+from distributary.papers.milo.algorithms import AlgorithmOutcome, CostChange, Outcomes
+from distributary.papers.milo.readings import (
+    CLUSTERED,
+    DECISIONS,
+    MESSAGES,
+    OURS_NOTE,
+    SHIFTED,
+    TIMES,
+)
 from distributary.papers.milo.runs import (
     FULL,
     QUICK,
-    AlgorithmOutcome,
     ClusteringCase,
     Scale,
     outcomes,
@@ -24,7 +31,17 @@ from distributary.papers.wording import NOTHING, join_words, percent, table
 from distributary.planning import Progress, silent
 from distributary.topics.rounds import CostSample
 
-__all__ = ["Panel", "Panels", "fig5", "fig6", "fig7", "fig8", "panel_chart", "panel_rows"]
+__all__ = [
+    "Panel",
+    "Panels",
+    "compare_with_ours",
+    "fig5",
+    "fig6",
+    "fig7",
+    "fig8",
+    "panel_chart",
+    "panel_rows",
+]
 
 ORDER = ("Infrequent", "Average", "Frequent")
 LOOKS = {
@@ -37,6 +54,7 @@ LOOKS = {
 }
 COLUMNS = ("panel", "algorithm", "day", "scribe", "maintenance", "dissemination", "overhead")
 GROWN, CHANGED = ("Tamara", "ours"), ("static", "Tamara", "ours")
+CLUSTERED_SHIFT = "shift to other clusters"
 UNIFORM_NOTE = "Uniform interests: every user wants every topic with the same probability."
 SHORT_NOTE = (
     "In the run of one day a channel surveys every 24 intervals, since once a day would be a "
@@ -67,14 +85,19 @@ Panels = tuple[Panel, ...]
 def fig5(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Two months of growth under three models of event frequency."""
     scale = QUICK if quick else FULL
-    cases = {f"{m} events": _growth_case(m, scale, seed) for m in ORDER}
+    cases = {f"{m} events": _growth_cases(m, scale, seed) for m in ORDER}
     panels = _panels(cases, progress)
-    claims = (_lower_claim(panels), _merged_claim(panels, 0.02), _order_claim(panels))
+    claims = (
+        _lower_claim(panels),
+        _throughout_claim(panels),
+        _merged_claim(panels, 0.02),
+        _order_claim(panels),
+    )
     return _figure(
         _Heading("milo-fig5", "Cost while users come, for three models of events", "Fig. 5"),
         panels,
         claims,
-        (CLUSTERED, TIMES, DECISIONS, OURS_NOTE),
+        (CLUSTERED, TIMES, DECISIONS, MESSAGES, OURS_NOTE),
         quick,
         seed,
     )
@@ -84,9 +107,9 @@ def fig6(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     """The same requests in two weeks and in one day."""
     base = QUICK if quick else FULL
     scales = {name: replace(base, days=DAYS[name]) for name in ("two weeks", "one day")}
-    panels = _panels({n: _growth_case("Average", s, seed) for n, s in scales.items()}, progress)
+    panels = _panels({n: _growth_cases("Average", s, seed) for n, s in scales.items()}, progress)
     claims = (_lower_claim(panels), _merged_claim(panels[:1], 0.03), _starts_claim(panels[1]))
-    notes = (CLUSTERED, TIMES, SHORT_NOTE, DECISIONS, OURS_NOTE)
+    notes = (CLUSTERED, TIMES, SHORT_NOTE, DECISIONS, MESSAGES, OURS_NOTE)
     return _figure(
         _Heading("milo-fig6", "Cost while users come faster", "Fig. 6"),
         panels,
@@ -102,15 +125,19 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     scale = QUICK if quick else FULL
     uniform = replace(scale, world=replace(scale.world, uniform=True))
     cases = {
-        "(a) growth, uniform": _growth_case("Average", uniform, seed),
-        "(b) shift to uniform": _shift_case("Average", scale, seed, uniform=True),
+        "(a) growth, uniform": _growth_cases("Average", uniform, seed),
+        "(b) shift to uniform": _shift_cases("Average", scale, seed, uniform=True),
+        CLUSTERED_SHIFT: [
+            replace(case, algorithms=("static", "Tamara"))
+            for case in _shift_cases("Average", scale, seed)
+        ],
     }
-    panels = _panels(cases, progress)
-    notes = (UNIFORM_NOTE, SHIFTED, TIMES, DECISIONS, OURS_NOTE)
+    *panels, clustered = _panels(cases, progress)
+    notes = (UNIFORM_NOTE, SHIFTED, TIMES, DECISIONS, MESSAGES, OURS_NOTE)
     return _figure(
         _Heading("milo-fig7", "Cost where interests have no clusters", "Fig. 7"),
-        panels,
-        (_lower_claim(panels),),
+        tuple(panels),
+        (_lower_claim(tuple(panels)), _less_significant_claim(panels[1], clustered)),
         notes,
         quick,
         seed,
@@ -120,18 +147,19 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Two months in which all interests change."""
     scale = QUICK if quick else FULL
-    panels = _panels({f"{m} events": _shift_case(m, scale, seed) for m in ORDER}, progress)
+    panels = _panels({f"{m} events": _shift_cases(m, scale, seed) for m in ORDER}, progress)
     claims = (
         _lower_claim(panels),
         _merged_claim(panels, 0.02),
         _adapts_claim(panels),
         _bump_claim(panels),
+        _stable_claim(panels),
     )
     return _figure(
         _Heading("milo-fig8", "Cost while interests shift", "Fig. 8"),
         panels,
         claims,
-        (CLUSTERED, SHIFTED, TIMES, DECISIONS, OURS_NOTE),
+        (CLUSTERED, SHIFTED, TIMES, DECISIONS, MESSAGES, OURS_NOTE),
         quick,
         seed,
     )
@@ -139,18 +167,40 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 
 # --- measuring -----------------------------------------------------------------------------------
 
-
-def _growth_case(model: str, scale: Scale, seed: int) -> ClusteringCase:
-    return ClusteringCase(model, scale, seed, GROWN)
+Cases = Sequence[ClusteringCase]  # of one panel: the same with other seeds
 
 
-def _shift_case(model: str, scale: Scale, seed: int, *, uniform: bool = False) -> ClusteringCase:
-    return ClusteringCase(model, scale, seed, CHANGED, shifts=True, uniform=uniform)
+def _growth_cases(model: str, scale: Scale, seed: int) -> Cases:
+    return [ClusteringCase(model, scale, seed + at, GROWN) for at in range(scale.seeds)]
 
 
-def _panels(cases: Mapping[str, ClusteringCase], progress: Progress) -> Panels:
-    found = outcomes(list(cases.values()), progress)
-    return tuple(Panel(title, each) for title, each in zip(cases, found, strict=True))
+def _shift_cases(model: str, scale: Scale, seed: int, *, uniform: bool = False) -> Cases:
+    return [
+        ClusteringCase(model, scale, seed + at, CHANGED, shifts=True, uniform=uniform)
+        for at in range(scale.seeds)
+    ]
+
+
+def _panels(cases: Mapping[str, Cases], progress: Progress) -> Panels:
+    found = iter(outcomes([case for each in cases.values() for case in each], progress))
+    return tuple(
+        Panel(title, _average([next(found) for _ in each])) for title, each in cases.items()
+    )
+
+
+def _average(runs: Sequence[Outcomes]) -> Outcomes:
+    """The mean curves and final changes of runs that were sampled at the same times."""
+    return {
+        name: replace(
+            runs[0][name],
+            moments=tuple(
+                CostSample.mean(each)
+                for each in zip(*(run[name].moments for run in runs), strict=True)
+            ),
+            change=CostChange.mean([run[name].change for run in runs]),
+        )
+        for name in runs[0]
+    }
 
 
 # --- reporting -----------------------------------------------------------------------------------
@@ -178,7 +228,8 @@ def _figure(
         source=f"Milo et al. (2007), {where} and section 5.2",
         shown=(
             f"Messages per maintenance interval over time; {world.users:,} users, {world.topics} "
-            "topics, one run. Dotted: including all messages that clustering itself needs."
+            f"topics, {'one run' if quick else f'means of {FULL.seeds} seeds'}. Dotted: including "
+            "all messages that clustering itself needs."
         ),
         columns=COLUMNS,
         rows=panel_rows(panels),
@@ -188,7 +239,21 @@ def _figure(
         notes=(*notes, "The paper prints no numbers for this figure, only curves."),
         quick=quick,
         seed=seed,
+        own=compare_with_ours(panels),
     )
+
+
+def compare_with_ours(panels: Panels) -> str:
+    """By how much the OC of our policy is below that of Tamara, with the overhead of both."""
+    words = []
+    for panel in panels:
+        gain = (1 + panel.final("ours")) / (1 + panel.final("Tamara")) - 1
+        own, theirs = (panel.outcomes[name].change.overhead for name in ("ours", "Tamara"))
+        words.append(
+            f"{panel.title} {percent(gain, 1, signed=True)} (overhead {percent(own, 2)} of "
+            f"Scribe's cost, Tamara's {percent(theirs, 2)})"
+        )
+    return f"The OC of our policy against that of Tamara at the end: {join_words(words)}."
 
 
 def comparison(panels: Panels) -> str:
@@ -241,6 +306,40 @@ def _lower_claim(panels: Panels) -> Claim:
         join_words(words),
         all(panel.final("Tamara") < 0 for panel in panels),
     )
+
+
+def _throughout_claim(panels: Panels) -> Claim:
+    """At every point of the curves but the empty start."""
+    worst = [
+        max((m.cost + m.overhead) / m.scribe for m in panel.outcomes["Tamara"].moments[1:])
+        for panel in panels
+    ]
+    words = [f"{p.title} {percent(share)}" for p, share in zip(panels, worst, strict=True)]
+    return Claim(
+        "Tamara+ is below Scribe at all times",
+        "section 5.2",
+        f"at most, of Scribe's cost: {join_words(words)}",
+        max(worst) < 1,
+    )
+
+
+def _less_significant_claim(uniform: Panel, clustered: Panel) -> Claim:
+    gaps = [panel.final("Tamara") - panel.final("static") for panel in (uniform, clustered)]
+    return Claim(
+        "adapting gains less where the new interests are uniform than where they have clusters",
+        "section 5.2",
+        f"{100 * gaps[0]:+.1f} points against {100 * gaps[1]:+.1f} points with clusters",
+        gaps[1] < gaps[0] < 0,
+    )
+
+
+def _stable_claim(panels: Panels) -> Claim:
+    words, holds = [], True
+    for panel in panels:
+        costs = [m.scribe for m in panel.outcomes["Tamara"].moments]
+        words.append(f"{panel.title} within {percent(max(costs) / min(costs) - 1, 1)}")
+        holds = holds and max(costs) < 1.05 * min(costs)
+    return Claim("the cost of Scribe is stable", "section 5.2", join_words(words), holds)
 
 
 def _merged_claim(panels: Panels, bound: float) -> Claim:
@@ -303,8 +402,8 @@ def _bump_claim(panels: Panels) -> Claim:
     )
 
 
-def panel_chart(name: str, title: str, panels: Panels) -> str:
-    """Draw the panels side by side, with all lines in each."""
+def panel_chart(name: str, title: str, panels: Panels, *, rows: int = 1) -> str:
+    """Draw the panels row by row, with all lines in each."""
 
     def paint(sheet: Sheet) -> None:
         for axes, panel in zip(sheet.panels, panels, strict=True):
@@ -320,9 +419,11 @@ def panel_chart(name: str, title: str, panels: Panels) -> str:
                 colour, style = LOOKS[label]
                 axes.plot(days, np.array(y) / 1e3, style, color=colour, label=label)
             axes.set(title=panel.title, xlabel="days", ylim=(0, None), xlim=(0, None))
-        sheet.panels[0].set_ylabel("thousand messages per interval")
+        for axes in sheet.panels[:: len(panels) // rows]:
+            axes.set_ylabel("thousand messages per interval")
         sheet.panels[0].tick_params(colors=QUIET, labelcolor=INK)
         draw_legend(sheet)
 
-    size = (3.4 * len(panels) + 0.4, 4.0)
-    return draw_chart(name, title, size, paint, shape=(1, len(panels)))
+    columns = len(panels) // rows
+    size = (3.0 * columns + 0.4, 3.0 * rows + 0.9)
+    return draw_chart(name, title, size, paint, shape=(rows, columns))

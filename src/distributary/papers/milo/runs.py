@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from distributary.cost import OperatingPrices
-from distributary.cost.topics import clustering_cost, unclustered_cost
 from distributary.model import FloatArray
-from distributary.model.topics import BoolArray, Clustering
+from distributary.model.topics import BoolArray
+from distributary.papers.milo.algorithms import (
+    AS_READ,
+    PRICES,
+    AlgorithmOutcome,
+    CostChange,
+    Outcomes,
+    Reading,
+    RoundsPolicy,
+    play,
+    price_change,
+    rounds_of,
+    summarise,
+    tree_prices,
+)
 from distributary.papers.milo.baselines import kmeans_clustering, starting_clustering
 from distributary.papers.milo.world import (
     INTERVALS_PER_DAY,
@@ -25,31 +37,19 @@ from distributary.papers.milo.world import (
 )
 from distributary.papers.processes import run_apart
 from distributary.planning import Progress, Step
-from distributary.planning.topics import Planner
-from distributary.topics import OURS, TAMARA
-from distributary.topics.improvement import ImprovedRounds
-from distributary.topics.overlay.prices import measure_scribe_prices
-from distributary.topics.rounds import CostSample, Requests, TopicRounds
+from distributary.topics.rounds import Requests
 
 __all__ = [
     "FULL",
     "QUICK",
-    "AlgorithmOutcome",
+    "Case",
     "ClusteringCase",
-    "CostChange",
-    "Outcomes",
-    "RoundsPolicy",
     "Scale",
     "outcomes",
-    "play",
-    "rounds_of",
     "run_growth",
     "run_shift",
+    "single_starts",
 ]
-
-
-PRICES = OperatingPrices()
-STATIC_POLICY = replace(TAMARA, survey_every=float("inf"), phi=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +68,6 @@ QUICK = Scale(World(users=200, topics=60, natural=5), days=8, seeds=1, moments=1
 
 
 @dataclass(frozen=True, slots=True)
-class CostChange:
-    """MC, DC and OC relative to plain Scribe, and overhead as a share of Scribe's cost."""
-
-    maintenance: float
-    dissemination: float
-    cost: float
-    overhead: float = 0.0
-
-    @classmethod
-    def mean(cls, changes: Sequence[CostChange]) -> CostChange:
-        """The mean over several seeds."""
-        columns = ((c.maintenance, c.dissemination, c.cost, c.overhead) for c in changes)
-        return cls(*(float(np.mean(column)) for column in zip(*columns, strict=True)))
-
-
-@dataclass(frozen=True, slots=True)
-class AlgorithmOutcome:
-    """The result of one run of one algorithm; `on_trees` also counts Scribe's helper peers."""
-
-    moments: tuple[CostSample, ...]
-    change: CostChange
-    updates: dict[str, int]
-    on_trees: CostChange
-
-
-Outcomes = dict[str, AlgorithmOutcome]
-
-
-@dataclass(frozen=True, slots=True)
 class ClusteringCase:
     """One experiment with one seed: interests that grow, or that shift."""
 
@@ -107,24 +78,51 @@ class ClusteringCase:
     shifts: bool = False
     uniform: bool = False  # interests shift to uniform ones
     trees: bool = False  # decide by the cost of Scribe's trees with helper peers
+    reading: Reading = AS_READ
 
     def run(self) -> Outcomes:
         """Run all algorithms."""
-        model, scale, seed, names = self.model, self.scale, self.seed, self.algorithms
-        prices = _tree_prices(scale.world.users) if self.trees else PRICES
+        course = self.course()
+        prices = tree_prices(self.scale.world.users) if self.trees else PRICES
+        return {
+            name: _run(RoundsPolicy(name, self.reading, prices), course, self.scale, self.seed)
+            for name in self.algorithms
+        }
+
+    def course(self) -> Course:
+        """What happens in the run."""
         if self.shifts:
-            return run_shift(model, scale, seed, names, uniform=self.uniform, prices=prices)
-        return run_growth(model, scale, seed, names, prices=prices)
+            return _shift_course(self.model, self.scale, self.seed, uniform=self.uniform)
+        return _growth_course(self.model, self.scale, self.seed)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is worth a process of its own."""
+        return self.scale.world.users * self.scale.days >= FULL.world.users
 
     def parts(self) -> list[ClusteringCase]:
         """The same case split into one per algorithm."""
         return [replace(self, algorithms=(name,)) for name in self.algorithms]
 
 
-_found: dict[ClusteringCase, Outcomes] = {}  # a cache: tables and figures share runs
+class Case(Protocol):
+    """One experiment with one seed; equal cases have equal outcomes."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is worth a process of its own."""
+
+    def run(self) -> Outcomes:
+        """Run all algorithms."""
+
+    def parts(self) -> Sequence[Case]:
+        """The same case split into one per algorithm."""
 
 
-def outcomes(cases: Sequence[ClusteringCase], progress: Progress) -> list[Outcomes]:
+_found: dict[Case, Outcomes] = {}  # a cache: tables and figures share runs
+
+
+def outcomes(cases: Sequence[Case], progress: Progress) -> list[Outcomes]:
     """The outcomes of the cases in their order; large ones run two at a time, in processes."""
     wanted = dict.fromkeys(part for case in cases for part in case.parts())
     todo = [part for part in wanted if part not in _found]
@@ -140,12 +138,14 @@ def outcomes(cases: Sequence[ClusteringCase], progress: Progress) -> list[Outcom
     ]
 
 
-def _run_all(
-    cases: Sequence[ClusteringCase],
-) -> Generator[tuple[ClusteringCase, Outcomes], None, None]:
-    if all(case.scale.world.users < FULL.world.users for case in cases):
+def _run_all(cases: Sequence[Case]) -> Generator[tuple[Case, Outcomes], None, None]:
+    if not any(case.is_large for case in cases):
         return ((case, case.run()) for case in cases)
-    return run_apart(ClusteringCase.run, cases)
+    return run_apart(_run_case, cases)
+
+
+def _run_case(case: Case) -> Outcomes:
+    return case.run()
 
 
 def run_growth(
@@ -157,37 +157,21 @@ def run_growth(
     prices: OperatingPrices = PRICES,
 ) -> Outcomes:
     """Run a system that starts empty and that users join one after the other."""
-    rng = np.random.default_rng([seed, 1])
-    world = scale.world
-    frequency, wants = frequencies(model, world.topics, rng), interests(world, rng)
-    duration = float(scale.days * INTERVALS_PER_DAY)
-    requests = growth(wants, duration, world.span, rng)
-    course = _Course(np.zeros_like(wants), wants, None, frequency, requests)
-    return {name: _run(name, course, scale, seed, prices) for name in algorithms}
+    course = _growth_course(model, scale, seed)
+    return {
+        name: _run(RoundsPolicy(name, prices=prices), course, scale, seed) for name in algorithms
+    }
 
 
 def run_shift(
-    model: str,
-    scale: Scale,
-    seed: int,
-    algorithms: Sequence[str],
-    *,
-    uniform: bool = False,
-    prices: OperatingPrices = PRICES,
+    model: str, scale: Scale, seed: int, algorithms: Sequence[str], *, uniform: bool = False
 ) -> Outcomes:
     """Run a system whose interests all change, starting from clusters that fit the old ones."""
-    rng = np.random.default_rng([seed, 2])
-    world = scale.world
-    frequency, before = frequencies(model, world.topics, rng), interests(world, rng)
-    mixed = rng.permutation(world.topics)
-    after = interests(replace(world, uniform=uniform), rng)[:, mixed]
-    duration = float(scale.days * INTERVALS_PER_DAY)
-    requests = shift(before, after, duration, world.span, rng)
-    course = _Course(before, after, world.home_of(), frequency, requests)
-    return {name: _run(name, course, scale, seed, prices) for name in algorithms}
+    course = _shift_course(model, scale, seed, uniform=uniform)
+    return {name: _run(RoundsPolicy(name), course, scale, seed) for name in algorithms}
 
 
-class _Course(NamedTuple):
+class Course(NamedTuple):
     """What happens in a run: interests before and after, clusters at the start, and requests."""
 
     before: BoolArray
@@ -197,89 +181,43 @@ class _Course(NamedTuple):
     requests: Requests
 
 
-def _run(
-    name: str, course: _Course, scale: Scale, seed: int, prices: OperatingPrices
-) -> AlgorithmOutcome:
+def _growth_course(model: str, scale: Scale, seed: int) -> Course:
+    rng = np.random.default_rng([seed, 1])
+    world = scale.world
+    frequency, wants = frequencies(model, world.topics, rng), interests(world, rng)
+    duration = float(scale.days * INTERVALS_PER_DAY)
+    requests = growth(wants, duration, world.span, rng)
+    return Course(np.zeros_like(wants), wants, None, frequency, requests)
+
+
+def _shift_course(model: str, scale: Scale, seed: int, *, uniform: bool) -> Course:
+    rng = np.random.default_rng([seed, 2])
+    world = scale.world
+    frequency, before = frequencies(model, world.topics, rng), interests(world, rng)
+    mixed = rng.permutation(world.topics)
+    after = interests(replace(world, uniform=uniform), rng)[:, mixed]
+    duration = float(scale.days * INTERVALS_PER_DAY)
+    requests = shift(before, after, duration, world.span, rng)
+    return Course(before, after, world.home_of(), frequency, requests)
+
+
+def _run(policy: RoundsPolicy, course: Course, scale: Scale, seed: int) -> AlgorithmOutcome:
     frequency = course.frequency
-    if name == "K-means":
+    if policy.name == "K-means":
         rng = np.random.default_rng([seed, 3])
         found = kmeans_clustering(course.after, scale.world.natural, rng)
-        return _outcome((), found, frequency, 0.0, {})
-    state = starting_clustering(course.before, course.start, frequency, prices)
-    policy = RoundsPolicy(name, prices=prices)
+        return summarise((), found, frequency, 0.0, {})
+    state = starting_clustering(course.before, course.start, frequency, policy.prices)
     rounds = rounds_of(policy, state, frequency, scale.days, scale.plans, seed)
     return play(rounds, course.requests, float(scale.days * INTERVALS_PER_DAY), scale.moments)
 
 
-@dataclass(frozen=True, slots=True)
-class RoundsPolicy:
-    """An algorithm of a simulation: static clusters, Tamara (pruning or not) or ours."""
-
-    name: str
-    prunes: bool = True
-    prices: OperatingPrices = PRICES
-
-
-def rounds_of(
-    policy: RoundsPolicy,
-    state: Clustering,
-    frequency: FloatArray,
-    days: float,
-    plans: int,
-    seed: int,
-) -> TopicRounds:
-    """The simulation of an algorithm."""
-    prices = policy.prices
-    rng = np.random.default_rng([seed, 4])
-    duration = days * INTERVALS_PER_DAY
-    every = min(float(INTERVALS_PER_DAY), duration / 10)
-    if policy.name == "ours":
-        own, planner = replace(OURS, prices=prices), Planner(prices)
-        return ImprovedRounds(
-            state, frequency, own, rng, plan_every=duration / plans, planner=planner
-        )
-    base = STATIC_POLICY if policy.name == "static" else replace(TAMARA, prunes=policy.prunes)
-    return TopicRounds(state, frequency, replace(base, prices=prices), rng, survey_every=every)
-
-
-def play(
-    rounds: TopicRounds, requests: Requests, duration: float, moments: int
-) -> AlgorithmOutcome:
-    """Run a simulation to its end and summarise it."""
-    seen = rounds.run(requests, duration, moments)
-    spent = sum(m.overhead for m in seen) / max(sum(m.scribe for m in seen), 1e-9)
-    return _outcome(tuple(seen), rounds.clustering, rounds.frequency, spent, rounds.updates)
-
-
-def _outcome(
-    moments: tuple[CostSample, ...],
-    state: Clustering,
-    frequency: FloatArray,
-    overhead: float,
-    updates: Mapping[str, int],
-) -> AlgorithmOutcome:
-    return AlgorithmOutcome(
-        moments,
-        _change(state, frequency, overhead, PRICES),
-        dict(updates),
-        _change(state, frequency, overhead, _tree_prices(state.n_subscribers)),
-    )
-
-
-@cache
-def _tree_prices(peers: int) -> OperatingPrices:
-    """Prices of one ring for all runs, so that only the clusters differ."""
-    return measure_scribe_prices(peers, np.random.default_rng([peers, 5]))
-
-
-def _change(
-    state: Clustering, frequency: FloatArray, overhead: float, prices: OperatingPrices
-) -> CostChange:
-    found = clustering_cost(state, frequency, prices)
-    maintenance, dissemination = unclustered_cost(state.wants.sum(axis=0), frequency, prices)
-    return CostChange(
-        found.maintenance / maintenance - 1,
-        found.dissemination / dissemination - 1,
-        found.cost / (maintenance + dissemination) - 1,
-        overhead,
-    )
+def single_starts(case: ClusteringCase, starts: int) -> list[CostChange]:
+    """What K-means finds from each of several starts, each by itself as a single run would."""
+    course = case.course()
+    found = []
+    for start in range(starts):
+        rng = np.random.default_rng([case.seed, 6, start])
+        state = kmeans_clustering(course.after, case.scale.world.natural, rng, starts=1)
+        found.append(price_change(state, course.frequency, 0.0, PRICES))
+    return found

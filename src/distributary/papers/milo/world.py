@@ -90,7 +90,8 @@ def interests(world: World, rng: np.random.Generator) -> BoolArray:
     homes = np.argsort(rng.random((world.users, world.natural)), axis=1)[:, : world.homes]
     at_home = world.home_of()[homes].any(axis=1)
     inside = world.homes * world.topics / world.natural
-    elsewhere = (world.mean_wanted - world.want_home * inside) / (world.topics - inside)
+    outside = world.topics - inside  # 0 in worlds so small that everything is at home
+    elsewhere = (world.mean_wanted - world.want_home * inside) / outside if outside else 0.0
     odds = np.where(at_home, world.want_home, max(elsewhere, 0.0))
     return rng.random((world.users, world.topics)) < odds
 
