@@ -19,6 +19,7 @@ from distributary.workloads.roaming import (
     tiered_topology,
 )
 from distributary.workloads.workflows import (
+    Clusters,
     Workflows,
     WorkflowsParams,
     edge_clusters,
@@ -31,7 +32,7 @@ from distributary.workloads.workflows import (
 SMALL = WorkflowsParams(subscriptions=600, degree=10, workflows=6)
 SHAPES = [
     SMALL,
-    WorkflowsParams(subscriptions=600, degree=30, workflows=3, clustered=True),
+    WorkflowsParams(subscriptions=600, degree=30, workflows=3, clusters=Clusters.INNER),
     WorkflowsParams(subscriptions=600, degree=15, workflows=5, dimensions=2),
     WorkflowsParams(subscriptions=311, degree=10, workflows=3, overlap=6, held=1.0),
     WorkflowsParams(subscriptions=100, degree=9, workflows=40, overlap=0.5, held=0.5),
@@ -96,11 +97,21 @@ def test_the_network_has_the_brokers_of_the_paper() -> None:
 
 def test_clusters_are_two_to_four_edges_behind_one_core_broker() -> None:
     topology = workflow_topology()
-    clusters = edge_clusters()
+    clusters = edge_clusters(Clusters.ROW)
     assert [edge for cluster in clusters for edge in cluster] == list(subscriber_edges())
     for cluster in clusters:
         assert 2 <= len(cluster) <= 4
         assert len({topology.tree("A").path(edge)[-3] for edge in cluster}) == 1
+
+
+def test_clusters_of_adjacent_brokers_are_an_inner_one_with_its_edges() -> None:
+    topology = workflow_topology()
+    clusters = edge_clusters(Clusters.INNER)
+    assert [edge for cluster in clusters for edge in cluster] == list(subscriber_edges())
+    for cluster in clusters:
+        assert 2 <= len(cluster) + 1 <= 4
+        (inner,) = {topology.next_hop(edge, "A") for edge in cluster}
+        assert set(cluster) == {each for each in topology.neighbours(inner) if "edge" in each}
 
 
 @pytest.mark.parametrize("params", SHAPES)
@@ -184,7 +195,8 @@ def test_some_events_are_wanted_by_several_roots() -> None:
 
 def test_a_family_of_the_clustered_workload_is_in_one_cluster() -> None:
     found = draw(SHAPES[1])
-    cluster_of = {edge: at for at, cluster in enumerate(edge_clusters()) for edge in cluster}
+    clusters = edge_clusters(Clusters.INNER)
+    cluster_of = {edge: at for at, cluster in enumerate(clusters) for edge in cluster}
     used = [cluster_of[broker] for _, broker, _ in found.subscriptions]
     assert all(used[at] == used[root] for at, root in enumerate(found.root_of))
     assert len(set(used)) > 3

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -447,7 +446,7 @@ class ContentBroker:
                 if entry.hop not in self.links:
                     self.history.note(entry.name, seen)
         return {
-            to: replace(publication, distance=distance, count=total - n)
+            to: _renew(publication, distance, total - n) if to in self.links else publication
             for to, n in Counter(entry.hop for entry in found).items()
         }
 
@@ -478,4 +477,10 @@ def _travel(publication: Publication) -> Publication:
     """The publication one hop further, at a broker that does not count who wants it."""
     if publication.distance == inf:
         return publication
-    return replace(publication, distance=publication.distance + 1)
+    return _renew(publication, publication.distance + 1, publication.count)
+
+
+def _renew(publication: Publication, distance: float, count: int) -> Publication:
+    """The publication with another header."""
+    event, advertisement, number = publication.event, publication.advertisement, publication.number
+    return Publication(event, advertisement, number, distance, count)

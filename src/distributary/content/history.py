@@ -33,7 +33,8 @@ class Seen(NamedTuple):
 class History:
     """A sliding window of the publications that matched each subscription.
 
-    `now` is the time of the latest input. What is older than the policy says counts no more.
+    `now` is the time of the latest statement. What is older than the policy says counts no more;
+    it is dropped when the next publication is noted.
     """
 
     def __init__(self, pruning: Pruning) -> None:
@@ -52,8 +53,15 @@ class History:
         if window is None:
             window = self._seen[subscription] = deque(maxlen=self._pruning.window)
         window.append(seen)
+        while window[0].at < seen.at - self._pruning.expires:
+            window.popleft()
         if self._changed is not None:
             self._changed[subscription] = None
+
+    def count_entries(self, now: float) -> int:
+        """The number of publications remembered, once for each subscription that they matched."""
+        oldest = now - self._pruning.expires
+        return sum(each.at >= oldest for window in self._seen.values() for each in window)
 
     def begin_saving(self) -> None:
         """Remember from now on what has to be saved."""

@@ -11,6 +11,7 @@ Reference: Chen et al., Congestion avoidance with selective filter aggregation, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 
 import numpy as np
@@ -32,6 +33,7 @@ from distributary.model.event import after, key_of
 
 __all__ = [
     "LINK_DELAY",
+    "Clusters",
     "Event",
     "Subscription",
     "Workflows",
@@ -87,10 +89,27 @@ def source_edges() -> tuple[str, ...]:
     return tuple(f"source-{at + 1}" for at in range(_SOURCES))
 
 
-def edge_clusters() -> tuple[tuple[str, ...], ...]:
-    """The subscribers' edge brokers in groups of two to four behind the same core broker."""
+class Clusters(Enum):
+    """The brokers that share subscriptions which cover one another: 2 to 4 adjacent ones.
+
+    Edge brokers are adjacent only to their inner broker: with it they are 2 or 3. `ROW` instead
+    takes 2 to 4 edge brokers behind one core broker.
+    """
+
+    INNER = "an inner broker and its edge brokers"
+    ROW = "edge brokers in a row"
+
+
+def edge_clusters(clusters: Clusters) -> tuple[tuple[str, ...], ...]:
+    """The subscribers' edge brokers by cluster."""
     found: list[tuple[str, ...]] = []
     edges = subscriber_edges()
+    if clusters is Clusters.INNER:
+        inner = [_inner_of(at) for at in range(_EDGES)]
+        return tuple(
+            tuple(edge for edge, of in zip(edges, inner, strict=True) if of == each)
+            for each in range(_INNER)
+        )
     for core in range(len(CORE) - 1):
         own = [edge for at, edge in enumerate(edges) if _core_of(_inner_of(at)) == core]
         parts = np.array_split(np.arange(len(own)), -(-len(own) // _MOST_IN_CLUSTER))
@@ -115,6 +134,7 @@ def _inner_of(edge: int) -> int:
 class WorkflowsParams:
     """The parameters; by default those of section V-A.
 
+    A root's children are on its edge broker's cluster if there are `clusters`, else anywhere.
     `overlap` is the approximate number of roots that want an event. Children are `narrowest` to
     `widest` times as wide as their root, or wider if they would otherwise be covered by a second
     root, and lie within a share `held` of it. With two `dimensions`, events have a load as well.
@@ -122,11 +142,11 @@ class WorkflowsParams:
 
     subscriptions: int = 30_000
     degree: int = 30
-    clustered: bool = False
+    clusters: Clusters | None = None
     dimensions: int = 1
     workflows: int = 100
     overlap: float = 2.0
-    held: float = 0.8
+    held: float = 1.0
     narrowest: float = 0.2
     widest: float = 0.5
 
@@ -312,10 +332,10 @@ def _draw_loads(n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArra
 
 def _draw_brokers(owner: IntArray, params: WorkflowsParams, rng: np.random.Generator) -> list[str]:
     """Each subscription's edge broker: any, or one of the cluster drawn for its root."""
-    if not params.clustered:
+    if params.clusters is None:
         edges = subscriber_edges()
         return [edges[at] for at in rng.integers(len(edges), size=len(owner))]
-    clusters = edge_clusters()
+    clusters = edge_clusters(params.clusters)
     chosen = rng.integers(len(clusters), size=len(owner))[owner]
     share = rng.random(len(owner))
     return [

@@ -26,12 +26,12 @@ from distributary.papers.drawing import Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, table
 from distributary.planning import Progress, silent
-from distributary.workloads.workflows import WorkflowsParams
+from distributary.workloads.workflows import Clusters, WorkflowsParams
 
 __all__ = ["fig10"]
 
 SHOWN, EVERY = 4_000.0, 25.0  # seconds after the first unsubscription; from point to point
-CLUSTERED = WorkflowsParams(clustered=True)
+CLUSTERED = WorkflowsParams(clusters=Clusters.INNER)
 FAST, SAVED, NONE = 0.03, 0.82, 0.01
 NEARLY = 0.05  # how far a share may be off
 DELAYS = {"active": ("2,000 s", "706 s"), "selective": ("0.05 s", "0.19 s")}

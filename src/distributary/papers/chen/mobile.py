@@ -29,7 +29,8 @@ from distributary.content import (
 from distributary.content.events import ContentEvent
 from distributary.machines.virtual import Simulation, VirtualNetwork
 from distributary.model import Box, Filter, FloatArray
-from distributary.papers.chen.pricing import SECONDS_PER_BOX, add_broker
+from distributary.papers.chen.pricing import SECONDS_PER_BOX, price_broker
+from distributary.papers.chen.witness import Witness, WitnessedBroker
 from distributary.papers.queue_trace import QueueTrace
 from distributary.workloads.roaming import Roaming, RoamingParams, roaming, tier_of
 from distributary.workloads.workflows import WorkflowsParams
@@ -58,6 +59,7 @@ class MobileCase:
     policy: Covering
     roaming: RoamingParams = field(default_factory=RoamingParams)
     overlap: bool = False
+    per_box: float = SECONDS_PER_BOX
     scale: float = 1.0
     seed: int = 0
 
@@ -66,24 +68,29 @@ class MobileCase:
 class MobileOutcome:
     """Measurements from the start of the moves to their end, by tier with the core first.
 
-    `tables` is the mean number of boxes in a broker's table at each of `times`; `queue` is the
-    core's. Counts of publications are means over the brokers of a tier.
+    `tables` is the mean number of boxes in a broker's table at each of `times`, and `transit` that
+    of those which came from other brokers; `queue` is the core's. Counts of publications are means
+    over the brokers of a tier: `unneeded` and `dead_ends` as in `network.CongestionOutcome`.
     """
 
     queue: QueueTrace
     times: FloatArray
     tables: FloatArray
+    transit: FloatArray
     publications: tuple[float, ...]
-    unwanted: tuple[float, ...]
+    unneeded: tuple[float, ...]
+    dead_ends: tuple[float, ...]
     triggered: int
     waiting: int
     loose: int
 
-    def false_positives(self) -> float:
-        """The share of publications from other brokers that nobody needed at the receiving one."""
-        carried = sum(n * share for n, share in zip(_SIZES, self.publications, strict=True))
-        unwanted = sum(n * share for n, share in zip(_SIZES, self.unwanted, strict=True))
-        return unwanted / carried if carried else 0.0
+    def share_of(self, counts: tuple[float, ...]) -> float:
+        """The share of some publications, counted by tier, in all."""
+        carried, found = (
+            sum(size * n for size, n in zip(_SIZES, each, strict=True))
+            for each in (self.publications, counts)
+        )
+        return found / carried if carried else 0.0
 
 
 _SIZES = (1, 4, 12, 36)
@@ -101,18 +108,21 @@ def run_mobile_case(case: MobileCase) -> MobileOutcome:
     before = Counter(simulation.record.units)
     simulation.record.waiting.clear()
     times = np.arange(0.0, case.roaming.duration + SAMPLED / 2, SAMPLED)
-    tables = []
+    tables, transit = [], []
     for time in times.tolist():
         simulation.run(until=begins + time)
         tables.append(np.mean([broker.subscriptions.boxes for broker in brokers.values()]))
+        transit.append(np.mean([_count_transit(broker) for broker in brokers.values()]))
     units = Counter(simulation.record.units) - before
     queue = _queue(simulation, begins)
     return MobileOutcome(
         queue=queue,
         times=times,
         tables=np.array(tables, np.float64),
+        transit=np.array(transit, np.float64),
         publications=_by_tier(units, "publication"),
-        unwanted=_by_tier(units, "unwanted"),
+        unneeded=_by_tier(units, "unneeded"),
+        dead_ends=_by_tier(units, "unwanted"),
         triggered=round(units["core", "triggered"]),
         waiting=int(queue.at(times[-1:])[0]),
         loose=sum(len(link.loose) for each in brokers.values() for link in each.links.values()),
@@ -125,11 +135,15 @@ def _start(
     """The brokers, and publishers that may publish anything."""
     topology = load.topology
     simulation = Simulation(VirtualNetwork.of(topology, rng))
-    per_box = SECONDS_PER_BOX * DEARER / case.scale
-    brokers = {}
-    for name in topology.brokers:
-        brokers[name] = ContentBroker(name, topology.neighbours(name), load.schema, case.policy)
-        add_broker(simulation, brokers[name], match=per_box, compare=per_box / case.scale)
+    per_box = case.per_box * DEARER / case.scale
+    service = price_broker(match=per_box, compare=per_box / case.scale)
+    witness = Witness(topology, (*load.monitors, *load.subscriptions))
+    brokers = {
+        name: ContentBroker(name, topology.neighbours(name), load.schema, case.policy)
+        for name in topology.brokers
+    }
+    for name, broker in brokers.items():
+        simulation.add(name, WitnessedBroker(broker, witness), service=service)
     everything = Filter(load.schema, (Box(()),))
     for client, broker in load.publishers:
         simulation.post(0.0, broker, AdvertiseRequest(client, 0, everything), sender=client)
@@ -178,6 +192,11 @@ def _schedule_moves(case: MobileCase, simulation: Simulation, load: Roaming, beg
 
 
 # --- results --------------------------------------------------------------------------------------
+
+
+def _count_transit(broker: ContentBroker) -> int:
+    """The boxes in a broker's table that came from other brokers."""
+    return sum(len(filter.boxes) for _, filter, hop in broker.subscriptions if hop in broker.links)
 
 
 def _by_tier(units: Mapping[tuple[str, str], float], kind: str) -> tuple[float, ...]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from math import inf
 from typing import TypeVar
 
-from distributary.content import COVERING_POLICIES, Covering, Pruning
+from distributary.content import COVERING_POLICIES, Covering
 from distributary.papers.chen.mobile import MobileCase, MobileOutcome, run_mobile_case
 from distributary.papers.chen.network import CongestionCase, CongestionOutcome, run_congestion_case
+from distributary.papers.chen.readings import HISTORY
 from distributary.papers.processes import run_apart
 from distributary.planning import Progress, Step
 from distributary.workloads.roaming import RoamingParams
@@ -42,8 +42,7 @@ ACTIVE, LAZY, PACKING, SELECTIVE, SWEPT, OURS = (
     "ours",
 )
 COMPARED = (ACTIVE, SELECTIVE, OURS)
-# Pruning as in section IV: the paper does not say when its history expires, so it does not here.
-_PRUNING = replace(COVERING_POLICIES["pruning"], prunes=Pruning(expires=inf))
+_PRUNING = replace(COVERING_POLICIES["pruning"], prunes=HISTORY)
 # "selective" is the paper's policy: the remnants of an unsubscription are never swept.
 POLICIES: Mapping[str, Covering] = {
     ACTIVE: COVERING_POLICIES["active"],
@@ -54,6 +53,7 @@ POLICIES: Mapping[str, Covering] = {
     OURS: COVERING_POLICIES["merging"],
 }
 QUICK, QUICK_MOBILE = 0.05, 0.1
+SIMILARITIES = 50  # ended subscriptions followed from their broker to the publisher's
 MOBILE_WORKFLOWS, SPARSE_WORKFLOWS = 20, 100
 PAPERS_WORKFLOWS = WorkflowsParams()
 
@@ -80,7 +80,12 @@ def case(
         workflows=round(scale * full.workflows),
     )
     made = CongestionCase(
-        POLICIES[policy], drawn, round(scale * unsubscriptions), scale=scale, seed=seed
+        POLICIES[policy],
+        drawn,
+        round(scale * unsubscriptions),
+        similarities=SIMILARITIES if policy == ACTIVE else 0,
+        scale=scale,
+        seed=seed,
     )
     if quick:
         return replace(made, publications=1_200, before=300, probe_after=150.0)
@@ -106,7 +111,7 @@ def mobile_case(
         moves_per_minute=scale * full.moves_per_minute,
         duration=1_800.0 if quick else full.duration,
     )
-    return MobileCase(POLICIES[policy], drawn, overlap, scale, seed)
+    return MobileCase(POLICIES[policy], drawn, overlap, scale=scale, seed=seed)
 
 
 def results(
