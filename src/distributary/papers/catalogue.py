@@ -55,6 +55,7 @@ _ALL = (
     Recipe("chen-fig9", "roots that cover more and more"),
     Recipe("chen-fig10", "subscriptions that cover one another are neighbours"),
     Recipe("chen-fig12", "monitors and subscribers that move"),
+    Recipe("chen-readings", "how the paper was read, and what other readings give"),
     Recipe("milo-table2", "clusters of a growing system against plain Scribe"),
     Recipe("milo-table3", "clusters after all interests have changed"),
     Recipe("milo-fig5", "cost while users come, for three models of events"),

@@ -10,6 +10,7 @@ from distributary.papers.chen.fig1 import fig1
 from distributary.papers.chen.fig7 import fig7
 from distributary.papers.chen.fig10 import fig10
 from distributary.papers.chen.fig12 import fig12
+from distributary.papers.chen.other_readings import readings
 from distributary.papers.chen.sweeps import fig8, fig9
 
-__all__ = ["fig1", "fig7", "fig8", "fig9", "fig10", "fig12"]
+__all__ = ["fig1", "fig7", "fig8", "fig9", "fig10", "fig12", "readings"]

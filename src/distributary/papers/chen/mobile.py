@@ -142,8 +142,8 @@ def _start(
         name: ContentBroker(name, topology.neighbours(name), load.schema, case.policy)
         for name in topology.brokers
     }
-    for name, broker in brokers.items():
-        simulation.add(name, WitnessedBroker(broker, witness), service=service)
+    for each in brokers.values():
+        simulation.add(each.name, WitnessedBroker(each, witness), service=service)
     everything = Filter(load.schema, (Box(()),))
     for client, broker in load.publishers:
         simulation.post(0.0, broker, AdvertiseRequest(client, 0, everything), sender=client)

@@ -137,6 +137,29 @@ class CongestionOutcome:
 
 def run_congestion_case(case: CongestionCase) -> CongestionOutcome:
     """Run one case from the first subscription to the last delivery."""
+    return end_subscriptions(case, publish_until_endings(case))
+
+
+@dataclass(slots=True, eq=False)
+class CongestionRun:
+    """A run in which subscriptions are about to end, at `ends_at`; events go on until `last`."""
+
+    load: Workflows
+    brokers: Mapping[str, ContentBroker]
+    simulation: Simulation
+    events: Sequence[Event]
+    probes: frozenset[int]
+    ends_at: float
+    last: float
+    messages: int
+    rng: np.random.Generator
+
+
+def publish_until_endings(case: CongestionCase) -> CongestionRun:
+    """Let all subscribe, and publish until the first unsubscription.
+
+    The outcome is the same for all cases that differ in the number of unsubscriptions only.
+    """
     rng = np.random.default_rng([case.seed, 7])
     load = workflows(case.workflows, rng)
     brokers, simulation = _start(case, load, rng)
@@ -144,21 +167,27 @@ def run_congestion_case(case: CongestionCase) -> CongestionOutcome:
     ends_at = begins + PUBLISH_EVERY * case.before
     events, probes = _draw_events(case, load, rng)
     _publish_events(case, simulation, events, begins)
-    gone = _schedule_unsubscriptions(case, simulation, load, ends_at, rng)
     messages = simulation.run(until=ends_at - 1e-3)
+    last = begins + PUBLISH_EVERY * case.publications
+    return CongestionRun(load, brokers, simulation, events, probes, ends_at, last, messages, rng)
+
+
+def end_subscriptions(case: CongestionCase, run: CongestionRun) -> CongestionOutcome:
+    """End some subscriptions, and go on to the last delivery."""
+    brokers, simulation, load = run.brokers, run.simulation, run.load
     units, sizes = Counter(simulation.record.units), _sizes(brokers)
-    remembered = _count_remembered(brokers, ends_at)
+    remembered = _count_remembered(brokers, run.ends_at)
     simulation.record.waiting.clear()
     simulation.record.delivered.clear()
-    last = begins + PUBLISH_EVERY * case.publications
-    messages += simulation.run(until=last)
-    remembered |= _count_remembered(brokers, last)
-    messages += simulation.run(until=last + LONGEST)
+    gone = _schedule_unsubscriptions(case, simulation, load, run.ends_at, run.rng)
+    messages = run.messages + simulation.run(until=run.last)
+    remembered |= _count_remembered(brokers, run.last)
+    messages += simulation.run(until=run.last + LONGEST)
     units = Counter(simulation.record.units) - units
     return CongestionOutcome(
-        delays=_delays(simulation, probes),
+        delays=_delays(simulation, run.probes),
         settled=float(_delays(simulation, _last(case)).mean()),
-        queues=_queues(simulation, ends_at),
+        queues=_queues(simulation, run.ends_at),
         before=sizes,
         tables=_sizes(brokers),
         triggered=_of_kind(units, "triggered"),
@@ -168,7 +197,7 @@ def run_congestion_case(case: CongestionCase) -> CongestionOutcome:
         dead_ends=_of_kind(units, "unwanted"),
         remembered=dict(remembered),
         similarity=tuple(
-            _measure_similarity(brokers, load.subscriptions[root], events[: case.before])
+            _measure_similarity(brokers, load.subscriptions[root], run.events[: case.before])
             for root in gone[: case.similarities]
         ),
         loose=sum(len(link.loose) for each in brokers.values() for link in each.links.values()),
@@ -192,8 +221,8 @@ def _start(
         name: ContentBroker(name, topology.neighbours(name), load.schema, case.policy)
         for name in topology.brokers
     }
-    for name, broker in brokers.items():
-        simulation.add(name, WitnessedBroker(broker, witness), service=service)
+    for each in brokers.values():
+        simulation.add(each.name, WitnessedBroker(each, witness), service=service)
     for number in range(case.workflows.workflows):
         client, broker = _publisher(number)
         advertise = AdvertiseRequest(client, number, range_filter(load.schema, number, [], []))
@@ -246,7 +275,7 @@ def _schedule_unsubscriptions(
     rng: np.random.Generator,
 ) -> list[int]:
     """Let some roots unsubscribe, evenly spread over the time for all; returns which."""
-    gone = rng.permutation(np.array(load.roots))[: case.unsubscriptions].tolist()
+    gone: list[int] = rng.permutation(np.array(load.roots))[: case.unsubscriptions].tolist()
     for at, root in enumerate(gone):
         client, broker, _ = load.subscriptions[root]
         time = begins + UNSUBSCRIBE_WITHIN * at / len(gone)

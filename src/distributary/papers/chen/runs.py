@@ -1,19 +1,23 @@
 """The cases behind the figures, each run once, two at a time.
 
-Figures share cases, so results are cached.
+Every setting is run with three seeds, or with one for a first look. Figures share cases, so results
+are cached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from distributary.content import COVERING_POLICIES, Covering
+from distributary.papers.chen.choices import HISTORY, TO_WARM_UP
 from distributary.papers.chen.mobile import MobileCase, MobileOutcome, run_mobile_case
 from distributary.papers.chen.network import CongestionCase, CongestionOutcome, run_congestion_case
-from distributary.papers.chen.readings import HISTORY
+from distributary.papers.chen.repeats import Repeated, RepeatedMoves
 from distributary.papers.processes import run_apart
 from distributary.planning import Progress, Step
 from distributary.workloads.roaming import RoamingParams
@@ -24,13 +28,16 @@ __all__ = [
     "COMPARED",
     "OURS",
     "POLICIES",
+    "SEEDS",
     "SELECTIVE",
     "SPARSE_WORKFLOWS",
+    "SWEPT",
     "case",
+    "cases",
     "mobile_case",
+    "mobile_cases",
     "mobile_results",
     "results",
-    "results_by_policy",
 ]
 
 ACTIVE, LAZY, PACKING, SELECTIVE, SWEPT, OURS = (
@@ -54,10 +61,12 @@ POLICIES: Mapping[str, Covering] = {
 }
 QUICK, QUICK_MOBILE = 0.05, 0.1
 SIMILARITIES = 50  # ended subscriptions followed from their broker to the publisher's
+SEEDS = 3
 MOBILE_WORKFLOWS, SPARSE_WORKFLOWS = 20, 100
 PAPERS_WORKFLOWS = WorkflowsParams()
 
 C = TypeVar("C", CongestionCase, MobileCase)
+K = TypeVar("K", bound=Hashable)
 O = TypeVar("O", CongestionOutcome, MobileOutcome)  # noqa: E741
 
 _found: dict[CongestionCase, CongestionOutcome] = {}
@@ -92,6 +101,18 @@ def case(
     return made
 
 
+def cases(policy: str, *, quick: bool, seed: int, **of: Any) -> tuple[CongestionCase, ...]:
+    """A case with each seed; see `case`."""
+    seeds = range(seed, seed + (1 if quick else SEEDS))
+    return tuple(case(policy, quick=quick, seed=each, **of) for each in seeds)
+
+
+def mobile_cases(policy: str, *, quick: bool, seed: int, **of: Any) -> tuple[MobileCase, ...]:
+    """A case with moves with each seed; see `mobile_case`."""
+    seeds = range(seed, seed + (1 if quick else SEEDS))
+    return tuple(mobile_case(policy, quick=quick, seed=each, **of) for each in seeds)
+
+
 def mobile_case(
     policy: str,
     *,
@@ -115,36 +136,66 @@ def mobile_case(
 
 
 def results(
-    cases: Sequence[CongestionCase], progress: Progress
-) -> dict[CongestionCase, CongestionOutcome]:
-    """The outcome of each case; two run at a time, each in its own process."""
-    return _results(cases, _found, run_congestion_case, progress)
-
-
-def results_by_policy(
-    progress: Progress, *groups: Mapping[str, CongestionCase]
-) -> list[dict[str, CongestionOutcome]]:
-    """The outcomes of several groups of cases, each by policy."""
-    found = results([case for group in groups for case in group.values()], progress)
-    return [{policy: found[case] for policy, case in group.items()} for group in groups]
+    progress: Progress, *groups: Mapping[K, Sequence[CongestionCase]]
+) -> list[dict[K, Repeated]]:
+    """The outcomes of several groups of settings, each run with its seeds."""
+    found = _run([each for group in groups for cases in group.values() for each in cases], progress)
+    return [
+        {key: Repeated(tuple(found[each] for each in cases)) for key, cases in group.items()}
+        for group in groups
+    ]
 
 
 def mobile_results(
-    cases: Sequence[MobileCase], progress: Progress
-) -> dict[MobileCase, MobileOutcome]:
+    group: Mapping[K, Sequence[MobileCase]], progress: Progress
+) -> dict[K, RepeatedMoves]:
+    """The outcomes of several settings with moves, each run with its seeds."""
+    found = _run_mobile([each for cases in group.values() for each in cases], progress)
+    return {
+        key: RepeatedMoves(tuple(found[each] for each in cases), _warm_up(cases[0].roaming))
+        for key, cases in group.items()
+    }
+
+
+def _warm_up(roaming: RoamingParams) -> float:
+    """Until a few moves have been made; half the time if there are fewer than twice as many."""
+    return min(TO_WARM_UP * roaming.seconds_between_monitors, roaming.duration / 2)
+
+
+def _run(
+    cases: Sequence[CongestionCase], progress: Progress
+) -> dict[CongestionCase, CongestionOutcome]:
     """The outcome of each case; two run at a time, each in its own process."""
-    return _results(cases, _found_mobile, run_mobile_case, progress)
+    return _run_new(cases, _found, run_congestion_case, progress)
 
 
-def _results(
+def _run_mobile(cases: Sequence[MobileCase], progress: Progress) -> dict[MobileCase, MobileOutcome]:
+    """The outcome of each case; two run at a time, each in its own process."""
+    return _run_new(cases, _found_mobile, run_mobile_case, progress)
+
+
+def _run_new(
     cases: Sequence[C], found: dict[C, O], run: Callable[[C], O], progress: Progress
 ) -> dict[C, O]:
     wanted = list(dict.fromkeys(cases))
     todo = [each for each in wanted if each not in found]
     progress(Step("cases", len(wanted) - len(todo), len(wanted)))
     if todo:
-        with closing(run_apart(run, todo)) as ended:
+        with closing(run_apart(partial(_run_without_pauses, run), todo)) as ended:
             for done, (each, outcome) in enumerate(ended, 1):
                 found[each] = outcome
                 progress(Step("cases", len(wanted) - len(todo) + done, len(wanted)))
     return {each: found[each] for each in wanted}
+
+
+def _run_without_pauses(run: Callable[[C], O], case: C) -> O:
+    """Run a case without the garbage collector, which takes an eighth of its time and finds little.
+
+    Each case is collected after its end.
+    """
+    gc.disable()
+    try:
+        return run(case)
+    finally:
+        gc.enable()
+        gc.collect()

@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distributary.model import FloatArray
-from distributary.papers.chen.network import CongestionCase, CongestionOutcome
-from distributary.papers.chen.runs import ACTIVE, COMPARED, OURS, SELECTIVE, case, results
+from distributary.papers.chen.network import CongestionCase
+from distributary.papers.chen.repeats import Repeated
+from distributary.papers.chen.runs import ACTIVE, COMPARED, OURS, SELECTIVE, case, cases, results
 from distributary.papers.chen.telling import (
+    CHOICE,
     COLOURS,
     LABELS,
     PRICED,
     QUANTITIES,
     READING,
-    core_queue,
     draw_queues,
     flat,
+    name_seeds,
     numbers,
     samples,
     seconds,
     share,
+    times_as,
 )
 from distributary.papers.drawing import Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
@@ -56,14 +59,14 @@ AGAINST_ITSELF = (
     '1,200 s and 2,000 s belong to "100 and 300" unsubscriptions, where 200 and 300 is meant.'
 )
 
-Curves = Mapping[int, Mapping[str, CongestionOutcome]]  # varied parameter -> policy -> outcome
+Curves = Mapping[int, Mapping[str, Repeated]]  # varied parameter -> policy -> outcome
 
 
 def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Delays and queues after 100, 200 and 300 unsubscriptions."""
     found = _run_sweep(
         UNSUBSCRIPTIONS,
-        lambda n, policy: case(policy, quick=quick, seed=seed, unsubscriptions=n),
+        lambda n, policy: cases(policy, quick=quick, seed=seed, unsubscriptions=n),
         progress,
     )
     times = samples(SHOWN, EVERY)
@@ -75,7 +78,8 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         shown=(
             f"Probe delays and the longest core queue after "
             f"{join_words([f'{scale * n:.0f}' for n in UNSUBSCRIPTIONS])} unsubscriptions within "
-            "150 s, under active covering, the paper's selective pruning, and our merging."
+            "150 s, under active covering, the paper's selective pruning, and our merging. "
+            f"{name_seeds(quick, seed)}"
         ),
         columns=("unsubscriptions", "policy", *QUANTITIES),
         rows=_rows(found, times),
@@ -87,7 +91,8 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             _flat_claim(found, "number of unsubscriptions", "section V-C, Fig. 8(a)"),
             _shorter_claim(found),
         ),
-        notes=(PRICED, READING, AGAINST_ITSELF, _ours_note(found)),
+        own=_tell_ours(found, "unsubscriptions"),
+        notes=(PRICED, CHOICE, READING, AGAINST_ITSELF),
         quick=quick,
         seed=seed,
     )
@@ -97,7 +102,7 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     """Delays, tables and queues where roots cover 10, 30 and 50 others."""
     found = _run_sweep(
         DEGREES,
-        lambda n, policy: case(policy, quick=quick, seed=seed, full=WorkflowsParams(degree=n)),
+        lambda n, policy: cases(policy, quick=quick, seed=seed, full=WorkflowsParams(degree=n)),
         progress,
     )
     times = samples(SHOWN, EVERY)
@@ -110,7 +115,8 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             f"Probe delays, core tables and the longest core queue after {first.unsubscriptions} "
             f"of {first.workflows.subscriptions:,} subscriptions have ended, where an "
             f"unsubscription makes new roots of {join_words([str(n) for n in DEGREES])} others, "
-            "under active covering, the paper's selective pruning, and our merging."
+            "under active covering, the paper's selective pruning, and our merging. "
+            f"{name_seeds(quick, seed)}"
         ),
         columns=("degree", "policy", *QUANTITIES),
         rows=_rows(found, times),
@@ -122,12 +128,13 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             *_table_claims(found),
             _short_claim(found),
         ),
+        own=_tell_ours(found, "others for each root"),
         notes=(
             PRICED,
+            CHOICE,
             READING,
             "The number of subscriptions stays the same, so there are fewer roots if each covers "
             "more.",
-            _ours_note(found),
         ),
         quick=quick,
         seed=seed,
@@ -138,24 +145,26 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
 
 
 def _run_sweep(
-    values: Sequence[int], of: Callable[[int, str], CongestionCase], progress: Progress
-) -> dict[int, dict[str, CongestionOutcome]]:
-    cases = {n: {policy: of(n, policy) for policy in COMPARED} for n in values}
-    outcomes = results([each for row in cases.values() for each in row.values()], progress)
-    return {n: {policy: outcomes[each] for policy, each in row.items()} for n, row in cases.items()}
+    values: Sequence[int],
+    of: Callable[[int, str], Sequence[CongestionCase]],
+    progress: Progress,
+) -> dict[int, dict[str, Repeated]]:
+    wanted = {(n, policy): of(n, policy) for n in values for policy in COMPARED}
+    (found,) = results(progress, wanted)
+    return {n: {policy: found[n, policy] for policy in COMPARED} for n in values}
 
 
 def _rows(found: Curves, times: FloatArray) -> tuple[tuple[str | int | float, ...], ...]:
     return tuple(
         (n, policy, *row)
         for n, by_policy in found.items()
-        for policy, outcome in by_policy.items()
-        for row in numbers(outcome, times)
+        for policy, each in by_policy.items()
+        for row in numbers(each, times)
     )
 
 
 def _delays(found: Curves, policy: str) -> list[float]:
-    return [float(by_policy[policy].delays.mean()) for by_policy in found.values()]
+    return [by_policy[policy].delay for by_policy in found.values()]
 
 
 # --- reporting -----------------------------------------------------------------------------------
@@ -167,15 +176,19 @@ def _comparison(
     rows = []
     for n, by_policy in found.items():
         said = dict(zip((ACTIVE, SELECTIVE), theirs[n], strict=True))
-        for policy, outcome in by_policy.items():
-            delay = seconds(float(outcome.delays.mean()))
+        for policy, each in by_policy.items():
             paper, independent = said.get(policy, (NOTHING, NOTHING))
-            sizes = f"{outcome.core_queue():,}", f"{outcome.core_table():,.0f}"
-            wasted = share(outcome.false_positives())
+            sizes = f"{each.core_queue:,}", f"{each.core_table:,.0f}"
+            wasted = share(each.false_positives()), share(each.dead_ends())
             name = f"{what} {n}, {LABELS[policy]}"
-            rows.append((name, delay, paper, independent, *sizes, wasted))
+            rows.append((name, seconds(each.delay), paper, independent, *sizes, *wasted))
     columns = ("", "ours, delay", "paper", "independent")
-    more = ("ours, longest core queue", "ours, core table", "ours, false positives")
+    more = (
+        "ours, longest core queue",
+        "ours, core table",
+        "ours, false positives",
+        "dead ends alone",
+    )
     return table((*columns, *more), rows)
 
 
@@ -213,7 +226,7 @@ def _flat_claim(found: Curves, what: str, source: str) -> Claim:
 
 
 def _longest(found: Curves, policy: str) -> int:
-    return max(by_policy[policy].core_queue() for by_policy in found.values())
+    return max(by_policy[policy].core_queue for by_policy in found.values())
 
 
 def _shorter_claim(found: Curves) -> Claim:
@@ -238,7 +251,7 @@ def _short_claim(found: Curves) -> Claim:
 
 def _table_claims(found: Curves) -> tuple[Claim, Claim]:
     tables = {
-        policy: [by_policy[policy].core_table() for by_policy in found.values()]
+        policy: [by_policy[policy].core_table for by_policy in found.values()]
         for policy in (ACTIVE, SELECTIVE)
     }
     at = join_words([str(n) for n in found])
@@ -260,14 +273,25 @@ def _table_claims(found: Curves) -> tuple[Claim, Claim]:
     )
 
 
-def _ours_note(found: Mapping[int, Mapping[str, CongestionOutcome]]) -> str:
+def _tell_ours(found: Curves, what: str) -> str:
+    """By how much merging is better, or where it is not, at each value of the parameter."""
     parts = []
-    for policy in (SELECTIVE, OURS):
-        each = [by_policy[policy] for by_policy in found.values()]
-        queues = join_words([f"{one.core_queue():,}" for one in each])
-        wasted = join_words([share(one.false_positives()) for one in each])
-        parts.append(f"{LABELS[policy]} has queues of up to {queues} and {wasted} false positives")
-    return f"In the order of the table, {parts[0]}; {parts[1]}."
+    for n, by_policy in found.items():
+        ours, theirs = by_policy[OURS], by_policy[SELECTIVE]
+        parts.append(
+            f"At {n} {what}, merging's longest core queue is {ours.core_queue:,} where selective "
+            f"pruning's is {theirs.core_queue:,} ({_compare(theirs.core_queue, ours.core_queue)}), "
+            f"probes take {seconds(ours.delay)} against {seconds(theirs.delay)}, core tables have "
+            f"{ours.core_table:,.0f} boxes against {theirs.core_table:,.0f}, and false positives "
+            f"are {share(ours.false_positives())} against {share(theirs.false_positives())}."
+        )
+    return "\n".join(f"- {part}" for part in parts)
+
+
+def _compare(theirs: float, ours: float) -> str:
+    if ours < theirs:
+        return f"{times_as(theirs / max(ours, 1))} times as long"
+    return "no longer" if ours == theirs else "ours is longer"
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -280,18 +304,18 @@ def _chart(name: str, what: str, found: Curves, times: FloatArray) -> str:
             _paint_curves(top, found, policy)
         delays, tables, wasted = top
         delays.set_yscale("log")
-        delays.set_title("delay of probes, s; 10 % to 90 %")
-        tables.set_title("boxes in a core broker's table")
-        wasted.set_title("false positives, % of publications")
+        delays.set_title("delay of probes, s")
+        tables.set_title("boxes in a core table")
+        wasted.set_title("false positives, %")
         for axes in top:
             axes.set(xlabel=what, xticks=list(found))
         for axes, (n, by_policy) in zip(queues, found.items(), strict=True):
-            shown = {policy: core_queue(each, times) for policy, each in by_policy.items()}
-            draw_queues(axes, times, shown, f"longest core queue, {what} {n}")
+            shown = {policy: each.queue(times) for policy, each in by_policy.items()}
+            draw_queues(axes, times, shown, f"core queue, {what} {n}")
             axes.set_ylim(top=1.5 * _longest(found, ACTIVE))
         draw_legend(sheet)
 
-    return draw_chart(name, f"Delays and queues by {what}", (11, 6.8), paint, shape=(2, 3))
+    return draw_chart(name, f"Delays and queues by {what}", (9, 6.2), paint, shape=(2, 3))
 
 
 def _paint_curves(panels: Sequence[Axes], found: Curves, policy: str) -> None:
@@ -299,11 +323,11 @@ def _paint_curves(panels: Sequence[Axes], found: Curves, policy: str) -> None:
     delays, tables, wasted = panels
     x, colour = list(found), COLOURS[policy]
     each = [by_policy[policy] for by_policy in found.values()]
-    low, high = np.array([np.percentile(one.delays, [10, 90]) for one in each]).T
+    low, high = np.array([one.spread for one in each]).T
     delays.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     delays.plot(x, _delays(found, policy), "o-", color=colour, label=LABELS[policy])
     for axes, values in (
-        (tables, [one.core_table() for one in each]),
+        (tables, [one.core_table for one in each]),
         (wasted, [100 * one.false_positives() for one in each]),
     ):
         axes.plot(x, values, "o-", color=colour)

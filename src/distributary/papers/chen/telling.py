@@ -9,8 +9,10 @@ import numpy as np
 
 from distributary.model import FloatArray
 from distributary.papers.chen.network import CORE, CongestionOutcome
+from distributary.papers.chen.pricing import SECONDS_PER_BOX, SECONDS_PER_MESSAGE
+from distributary.papers.chen.repeats import Repeated
+from distributary.papers.chen.runs import SEEDS
 from distributary.papers.figure import Cell
-from distributary.papers.queue_trace import QueueTrace
 from distributary.papers.wording import NOTHING
 from distributary.workloads.workflows import workflow_topology
 
@@ -18,23 +20,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "CHOICE",
     "COLOURS",
     "INNER",
     "LABELS",
     "PRICED",
     "QUANTITIES",
     "READING",
-    "core_queue",
     "delay_rows",
     "draw_bars",
     "draw_queues",
     "flat",
+    "most_remembered",
+    "name_seeds",
     "numbers",
-    "per_broker",
     "samples",
     "seconds",
     "share",
     "times_as",
+    "way",
 ]
 
 LABELS: Mapping[str, str] = {
@@ -58,11 +62,10 @@ QUANTITIES = ("quantity", "at", "value")
 FLAT = 1.5  # values within this factor count as the same
 
 PRICED = (
-    "The paper measured a program; here time is modelled. Every message costs a broker 10 ms "
-    "plus 12 µs for each box in its table: a publication is matched with each box, and each box "
-    "of a statement is compared with each. So the fullest core brokers handle 4 to 5 messages a "
-    "second after active covering's burst; section V-B reports 3.3 for the paper's brokers. The "
-    "costs are the same for every policy. Delays in seconds depend on them."
+    f"The paper measured a program; here time is modelled. Every message costs a broker "
+    f"{1e3 * SECONDS_PER_MESSAGE:g} ms plus {1e6 * SECONDS_PER_BOX:g} µs for each box in its "
+    "table: a publication is matched with each box, and each box of a statement is compared with "
+    "each. The costs are the same for every policy. Delays in seconds depend on them."
 )
 READING = (
     "The text has neither the drawing of the network nor the filters. Our network has the counts "
@@ -71,6 +74,18 @@ READING = (
     "children that no other covers. A root's children go to any edge broker, so the tables of A "
     "to D hold subscriptions that are covered on one side only, and are larger than the paper's."
 )
+CHOICE = (
+    "What the text leaves open was decided by what it says, before the figures were run; "
+    "[chen-readings](chen-readings.md) lists the decisions with their sentences, and what other "
+    "readings give."
+)
+
+
+def name_seeds(quick: bool, seed: int) -> str:
+    """How often each setting was run, as a sentence."""
+    if quick:
+        return "Every setting was run once."
+    return f"Numbers are means over {SEEDS} draws, with the seeds {seed} to {seed + SEEDS - 1}."
 
 
 def samples(last: float, every: float) -> FloatArray:
@@ -98,49 +113,57 @@ def flat(found: Sequence[float]) -> bool:
     return max(found) <= FLAT * min(found)
 
 
-def per_broker(counts: Mapping[str, int], brokers: Sequence[str]) -> float:
-    """The mean count of some brokers."""
-    return float(np.mean([counts.get(broker, 0) for broker in brokers]))
-
-
-def core_queue(outcome: CongestionOutcome, times: FloatArray) -> FloatArray:
-    """The number of messages waiting at the core broker with the longest queue, at each time."""
-    waiting = np.array([outcome.queues[broker].at(times) for broker in CORE], np.float64)
-    return np.asarray(waiting.max(axis=0))
+def way(counts: Sequence[float]) -> str:
+    """Counts from A to E."""
+    return ", ".join(f"{count:,.0f}" for count in counts)
 
 
 def delay_rows(
-    found: Mapping[str, CongestionOutcome], known: Mapping[str, tuple[str, str]]
+    found: Mapping[str, Repeated], known: Mapping[str, tuple[str, str]]
 ) -> list[tuple[str, str, str, str]]:
     """The delay of probes under each policy, beside the paper's and an independent one."""
     return [
         (
             f"delay of probes, {LABELS[policy]}",
-            seconds(float(outcome.delays.mean())),
+            seconds(each.delay),
             *known.get(policy, (NOTHING, NOTHING)),
         )
-        for policy, outcome in found.items()
+        for policy, each in found.items()
     ]
 
 
-def numbers(outcome: CongestionOutcome, times: FloatArray) -> Iterator[tuple[Cell, Cell, Cell]]:
-    """All numbers of an outcome that the figures show, as (quantity, where or when, value)."""
-    low, high = np.percentile(outcome.delays, [10, 90]).tolist()
-    yield "delay_s", "mean", float(outcome.delays.mean())
+def numbers(found: Repeated, times: FloatArray) -> Iterator[tuple[Cell, Cell, Cell]]:
+    """All numbers that the figures show, as (quantity, where or when, value)."""
+    low, high = found.spread
+    yield "delay_s", "mean", found.delay
     yield "delay_s", "10 percent", low
     yield "delay_s", "90 percent", high
-    yield "delay_s", "at the end", outcome.settled
-    for broker in CORE:
-        yield "table_boxes_before", broker, outcome.before[broker]
-        yield "table_boxes", broker, outcome.tables[broker]
-        yield "triggered", broker, outcome.triggered.get(broker, 0)
-        yield "longest_queue", broker, outcome.queues[broker].longest
+    yield "delay_s", "at the end", found.settled
+    for each in found.runs:
+        yield "delay_s", "mean of one draw", float(each.delays.mean())
+        yield "longest_queue", "core, one draw", each.core_queue
+    triggered, messages = found.triggered(), found.triggered_messages()
+    for broker, statements, packs in zip(CORE, triggered, messages, strict=True):
+        yield "table_boxes_before", broker, found.table_before(broker)
+        yield "table_boxes", broker, found.table(broker)
+        yield "triggered", broker, statements
+        yield "triggered_messages", broker, packs
+        yield "longest_queue", broker, found.longest_queue(broker)
     for name, brokers in (("core", tuple(CORE)), ("inner", INNER)):
-        yield "publications_per_broker", name, per_broker(outcome.publications, brokers)
-        yield "unwanted_per_broker", name, per_broker(outcome.unwanted, brokers)
-    yield "false_positive_share", "all", outcome.false_positives()
-    for time, waiting in zip(times.tolist(), core_queue(outcome, times).tolist(), strict=True):
-        yield "core_queue", time, int(waiting)
+        yield "publications_per_broker", name, found.publications(brokers)
+        yield "false_positive_share", name, found.false_positives(brokers)
+        yield "dead_end_share", name, found.dead_ends(brokers)
+        yield "triggered_messages", name, float(np.mean(found.triggered_messages(brokers)))
+    yield "false_positive_share", "all", found.false_positives()
+    yield "dead_end_share", "all", found.dead_ends()
+    yield "history_entries", "most of a broker", found.mean(most_remembered)
+    for time, waiting in zip(times.tolist(), found.queue(times).tolist(), strict=True):
+        yield "core_queue", time, waiting
+
+
+def most_remembered(outcome: CongestionOutcome) -> int:
+    """The most entries in the history of one broker."""
+    return max(outcome.remembered.values(), default=0)
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -161,14 +184,13 @@ def draw_bars(axes: Axes, found: Mapping[str, float], title: str, *, log: bool =
 
 
 def draw_queues(
-    axes: Axes, times: FloatArray, queues: Mapping[str, FloatArray | QueueTrace], title: str
+    axes: Axes, times: FloatArray, queues: Mapping[str, FloatArray], title: str
 ) -> None:
     """Draw one line per policy of waiting messages, linear up to 10 and then logarithmic.
 
     An empty queue is at the bottom.
     """
-    for name, queue in queues.items():
-        waiting = queue.at(times) if isinstance(queue, QueueTrace) else queue
+    for name, waiting in queues.items():
         axes.plot(times / 60, waiting, color=COLOURS[name], label=LABELS[name], linewidth=1.3)
     axes.set_yscale("symlog", linthresh=10)
     axes.set(xlabel="minutes", ylabel="messages waiting", xlim=(0, times[-1] / 60))

@@ -1,0 +1,283 @@
+"""The readings that were chosen, and what the other ones give that the text allows.
+
+Each of them changes one thing. They are run at a fifth of the paper's size, active covering beside
+selective pruning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+from distributary.content import Pruning
+from distributary.papers.chen.choices import CHOSEN, CLUSTERED, HISTORY
+from distributary.papers.chen.network import CORE, CongestionCase
+from distributary.papers.chen.repeats import Repeated
+from distributary.papers.chen.runs import ACTIVE, QUICK, SELECTIVE, case, results
+from distributary.papers.chen.telling import INNER, PRICED, seconds, share, times_as, way
+from distributary.papers.drawing import INK, Sheet, draw_chart
+from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
+from distributary.papers.wording import table
+from distributary.planning import Progress, silent
+from distributary.workloads.workflows import Clusters, WorkflowsParams
+
+__all__ = ["all_cases", "readings"]
+
+SCALE = 0.2
+BOTH = (ACTIVE, SELECTIVE)
+SLIGHT = 0.1  # of active covering's queue
+CHEAPER_BOX = 1.2e-5
+LAST_64 = Pruning(window=64, expires=inf)
+
+Change = Callable[[CongestionCase], CongestionCase]
+Key = tuple[str, str, str]  # setting, reading, policy
+Runs = Mapping[Key, Repeated]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """An experiment of the paper, and the readings that it is run with."""
+
+    name: str
+    full: WorkflowsParams
+    readings: tuple[str, ...]
+
+
+def _draw(**change: object) -> Change:
+    def apply(made: CongestionCase) -> CongestionCase:
+        return replace(made, workflows=replace(made.workflows, **change))  # type: ignore[arg-type]
+
+    return apply
+
+
+def _prune(pruning: Pruning) -> Change:
+    def apply(made: CongestionCase) -> CongestionCase:
+        if made.policy.prunes is None:
+            return made
+        return replace(made, policy=replace(made.policy, prunes=pruning))
+
+    return apply
+
+
+AS_CHOSEN = "as chosen"
+CHANGES: Mapping[str, Change] = {
+    AS_CHOSEN: lambda made: made,
+    "children cover at most 80 % of a root": _draw(held=0.8),
+    "an event is wanted by one root, not two": _draw(overlap=1.0),
+    "12 µs a box: 4 to 5 messages a second": lambda made: replace(made, per_box=CHEAPER_BOX),
+    "the last 64 publications are remembered": _prune(LAST_64),
+    "an unsubscription is never sent all the way": _prune(replace(HISTORY, few=0)),
+    "clusters of edge brokers in a row": _draw(clusters=Clusters.ROW),
+}
+_EVERYWHERE = tuple(CHANGES)[:-1]
+SETTINGS = (
+    Setting("Fig. 7", WorkflowsParams(), _EVERYWHERE),
+    Setting("Fig. 9, degree 10", WorkflowsParams(degree=10), _EVERYWHERE[:3]),
+    Setting("Fig. 9, degree 50", WorkflowsParams(degree=50), _EVERYWHERE[:3]),
+    Setting("Fig. 10", CLUSTERED, tuple(CHANGES)),
+)
+
+
+def readings(
+    *, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent
+) -> Figure:
+    """What each reading gives in Figs. 7, 9 and 10."""
+    (found,) = results(progress, _make_cases(quick, seed))
+    return Figure(
+        name="chen-readings",
+        title="How the paper was read, and how else it may be read",
+        source="Chen et al. (2011), sections I, IV and V",
+        shown=(
+            "What the paper's text leaves open was decided by what it says, and every figure was "
+            "run with the same decisions:\n\n"
+            f"{_list_chosen()}\n\n"
+            f"Below are other readings, each a change of one decision, at {_name_scale(quick)} of "
+            "the paper's size and with one seed. Each box costs in proportion more, so that "
+            "brokers are as busy."
+        ),
+        columns=("setting", "reading", "policy", "quantity", "at", "value"),
+        rows=tuple(row for key, each in found.items() for row in _rows(key, each)),
+        chart=_chart(found),
+        comparison=f"{_comparison(found)}\n\n{_out_of_reach(found)}",
+        claims=(_congestion_claim(found),),
+        notes=(
+            PRICED,
+            "Fig. 12 has the readings of its tables on [its own page](chen-fig12.md).",
+        ),
+        quick=quick,
+        seed=seed,
+    )
+
+
+def all_cases(*, quick: bool, seed: int) -> Iterator[CongestionCase]:
+    """Every case of the page."""
+    for cases in _make_cases(quick, seed).values():
+        yield from cases
+
+
+def _make_cases(quick: bool, seed: int) -> dict[Key, tuple[CongestionCase]]:
+    return {
+        (setting.name, name, policy): (
+            CHANGES[name](_reduce(case(policy, quick=quick, seed=seed, full=setting.full))),
+        )
+        for setting in SETTINGS
+        for name in setting.readings
+        for policy in BOTH
+    }
+
+
+def _reduce(made: CongestionCase) -> CongestionCase:
+    """A case of the paper's size reduced to a fifth, with the events of 21 minutes afterwards."""
+    if made.scale < 1:
+        return made
+    of = made.workflows
+    return replace(
+        made,
+        workflows=replace(
+            of,
+            subscriptions=round(SCALE * of.subscriptions),
+            workflows=round(SCALE * of.workflows),
+        ),
+        unsubscriptions=round(SCALE * made.unsubscriptions),
+        before=round(SCALE * made.before),
+        publications=5_000,
+        similarities=0,
+        scale=SCALE,
+    )
+
+
+def _name_scale(quick: bool) -> str:
+    return f"{100 * (QUICK if quick else SCALE):g} %"
+
+
+def _list_chosen() -> str:
+    return table(
+        ("question", "answer", "because"),
+        ((each.question, each.answer, each.because) for each in CHOSEN),
+    )
+
+
+# --- reporting -----------------------------------------------------------------------------------
+
+
+def _rows(key: Key, found: Repeated) -> Iterator[tuple[str | int | float, ...]]:
+    yield (*key, "delay_s", "mean", found.delay)
+    yield (*key, "longest_queue", "core", found.core_queue)
+    yield (*key, "table_boxes", "core", found.core_table)
+    for broker, n in zip(CORE, found.triggered_messages(), strict=True):
+        yield (*key, "triggered_messages", broker, n)
+    for name, brokers in (("core", tuple(CORE)), ("inner", INNER), ("all", ())):
+        yield (*key, "false_positive_share", name, found.false_positives(brokers))
+        yield (*key, "dead_end_share", name, found.dead_ends(brokers))
+
+
+def _pairs(found: Runs) -> Iterator[tuple[str, str, Repeated, Repeated]]:
+    for setting in SETTINGS:
+        for name in setting.readings:
+            active, selective = (found[setting.name, name, policy] for policy in BOTH)
+            yield setting.name, name, active, selective
+
+
+def _saved(active: Repeated, selective: Repeated) -> float:
+    return 1 - selective.core_table / active.core_table
+
+
+def _comparison(found: Runs) -> str:
+    return table(
+        (
+            "setting",
+            "reading",
+            "longest core queue, active and selective",
+            "delay of probes, active and selective",
+            "core table, active and selective",
+            "saved",
+            "triggered A to E, selective",
+            "false positives of selective, core and inner (dead ends)",
+            "the same in the core (dead ends)",
+        ),
+        (
+            (
+                setting,
+                name,
+                f"{active.core_queue:,}, {selective.core_queue:,}",
+                f"{seconds(active.delay)}, {seconds(selective.delay)}",
+                f"{active.core_table:,.0f}, {selective.core_table:,.0f}",
+                share(_saved(active, selective)),
+                way(selective.triggered_messages()),
+                _waste(selective, (*CORE, *INNER)),
+                _waste(selective, tuple(CORE)),
+            )
+            for setting, name, active, selective in _pairs(found)
+        ),
+    )
+
+
+def _waste(found: Repeated, brokers: tuple[str, ...]) -> str:
+    return f"{share(found.false_positives(brokers))} ({share(found.dead_ends(brokers))})"
+
+
+def _out_of_reach(found: Runs) -> str:
+    """The paper's numbers beside the readings that come closest."""
+
+    def most(
+        setting: str, of: Callable[[Repeated, Repeated], float], best: Callable[..., float]
+    ) -> tuple[float, str]:
+        values = {name: of(a, s) for where, name, a, s in _pairs(found) if where == setting}
+        value = best(values.values())
+        return value, next(name for name, each in values.items() if each == value)
+
+    saved_7, saved_10 = (most(each, _saved, max) for each in ("Fig. 7", "Fig. 10"))
+    core = most("Fig. 7", lambda _, s: s.false_positives(tuple(CORE)), min)
+    ratio = most("Fig. 7", lambda a, s: a.delay / s.delay, max)
+    return table(
+        ("the paper's number", "the reading that comes closest", "what it gives"),
+        (
+            ("core tables 50 % smaller (Fig. 7)", saved_7[1], share(saved_7[0])),
+            ("core tables 82 % smaller (Fig. 10)", saved_10[1], share(saved_10[0])),
+            ("false positives in the core 0.01 % (Fig. 7)", core[1], share(core[0])),
+            ("delays 11,000 times as long (Fig. 7)", ratio[1], f"{times_as(ratio[0])} times"),
+        ),
+    )
+
+
+def _congestion_claim(found: Runs) -> Claim:
+    parts = [
+        (s.core_queue / a.core_queue if a.core_queue else inf, setting, name)
+        for setting, name, a, s in _pairs(found)
+    ]
+    worst, setting, name = max(parts)
+    good = sum(part <= SLIGHT for part, _, _ in parts)
+    return Claim(
+        "severe congestion under the traditional algorithms is virtually eliminated by selective "
+        "pruning, however the paper is read",
+        "section VI",
+        f"its longest core queue is at most {share(SLIGHT)} of active covering's in {good} of "
+        f"{len(parts)} cases, at worst {share(worst)} ({setting}, {name})",
+        good == len(parts),
+    )
+
+
+def _chart(found: Runs) -> str:
+    def paint(sheet: Sheet) -> None:
+        saved, queues = sheet.panels
+        rows = list(_pairs(found))
+        labels = [f"{setting}: {name}" for setting, name, _, _ in rows]
+        places = range(len(rows))
+        saved.barh(places, [100 * _saved(a, s) for _, _, a, s in rows], color="#2f74c0")
+        saved.set_title("core tables saved by selective pruning, %")
+        for paper, setting in ((50, "Fig. 7"), (82, "Fig. 10")):
+            at = [place for place in places if rows[place][0] == setting]
+            saved.plot([paper, paper], [at[0] - 0.5, at[-1] + 0.5], color=INK, linewidth=1.2)
+        for part, colour in ((2, "#d1361c"), (3, "#2f74c0")):
+            queues.plot([row[part].core_queue for row in rows], places, "o", color=colour)  # type: ignore[union-attr]
+        queues.set_xscale("symlog", linthresh=10)
+        queues.set_xlim(left=0)
+        queues.set_title("longest core queue, active (red), selective (blue)")
+        saved.set_yticks(places, labels)
+        queues.set_yticks(places, [])
+        for axes in sheet.panels:
+            axes.set_ylim(len(rows) - 0.5, -0.5)
+
+    title = "What other readings give"
+    return draw_chart("chen-readings", title, (10, 6.5), paint, shape=(1, 2))
