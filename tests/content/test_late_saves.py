@@ -65,6 +65,15 @@ def test_publications_expire_and_only_then() -> None:
     assert history.prune(S, {AD: "p"}) is None
 
 
+def test_what_has_expired_is_dropped_when_the_next_publication_comes() -> None:
+    history = History(Pruning(few=0, expires=10.0))
+    history.begin_saving()
+    for at in (0.0, 4.0, 12.0):
+        history.note(S, seen(at))
+    assert history.save() == [Save(("history", S), (seen(4.0), seen(12.0)))]
+    assert [history.count_entries(now) for now in (12.0, 14.0, 14.5, 23.0)] == [2, 2, 1, 0]
+
+
 @pytest.mark.parametrize("expires", [0.0, -1.0, float("nan")])
 def test_publications_that_expire_at_once_are_refused(expires: float) -> None:
     with pytest.raises(ValueError, match="publications must expire after more than 0 s, not"):

@@ -8,12 +8,19 @@ from functools import cache
 import numpy as np
 import pytest
 
-from distributary.content import COVERING_POLICIES, ContentBroker, UnsubscribeRequest
+from distributary.content import (
+    COVERING_POLICIES,
+    ContentBroker,
+    SubscribeRequest,
+    UnsubscribeRequest,
+)
+from distributary.content.events import ContentEvent
 from distributary.content.messages import Name, Packed, SubscribeStatement
 from distributary.machines.actions import Work
 from distributary.model import Filter
 from distributary.papers import Figure
-from distributary.papers.chen import fig1, fig7, fig8, fig9, fig10, fig12, runs
+from distributary.papers.chen import fig1, fig7, fig8, fig9, fig10, fig12, network, readings, runs
+from distributary.papers.chen.choices import CHOSEN
 from distributary.papers.chen.mobile import (
     TIERS,
     MobileCase,
@@ -25,14 +32,18 @@ from distributary.papers.chen.network import (
     CORE,
     CongestionCase,
     CongestionOutcome,
+    end_subscriptions,
+    publish_until_endings,
     run_congestion_case,
 )
+from distributary.papers.chen.other_readings import all_cases
 from distributary.papers.chen.runs import ACTIVE, COMPARED, OURS, POLICIES, SELECTIVE
 from distributary.papers.chen.telling import INNER
+from distributary.papers.chen.witness import Witness
 from distributary.papers.queue_trace import QueueTrace
 from distributary.planning import Step, silent
 from distributary.workloads.roaming import RoamingParams, roaming
-from distributary.workloads.workflows import WorkflowsParams, range_filter
+from distributary.workloads.workflows import WorkflowsParams, range_filter, subscriber_edges
 
 TINY = CongestionCase(
     COVERING_POLICIES["none"],
@@ -78,12 +89,55 @@ def test_counts_fit_one_another(policy: str) -> None:
     assert set(found.queues) == set(CORE)
     assert all(queue.waiting.min(initial=0) >= 0 for queue in found.queues.values())
     assert set(found.publications) >= {*CORE, *INNER}
-    assert all(found.unwanted.get(each, 0) <= n for each, n in found.publications.items())
-    assert 0 <= found.false_positives() < 0.1
+    assert all(found.unneeded.get(each, 0) <= n for each, n in found.publications.items())
+    assert 0 <= found.share_of(found.unneeded) < 0.1
     assert found.delays.min() > 0
     assert found.settled > 0
-    assert 0 < found.core_table() < TINY.workflows.subscriptions
-    assert found.triggered["E"] > 0
+    assert 0 < found.core_table < TINY.workflows.subscriptions
+    assert found.triggered["E"] >= found.triggered_messages["E"] > 0
+    assert bool(found.remembered) == (POLICIES[policy].prunes is not None)
+
+
+def test_a_pack_is_one_message_with_several_triggered_subscriptions() -> None:
+    packing, active = tiny("packing"), tiny(ACTIVE)
+    assert active.triggered_messages == active.triggered == packing.triggered
+    assert 0 < packing.triggered_messages["E"] <= TINY.unsubscriptions < packing.triggered["E"]
+
+
+def test_every_dead_end_of_selective_pruning_is_unneeded_and_more_is() -> None:
+    """The broker before a dead end cannot tell either."""
+    found = tiny(SELECTIVE)
+    dead_ends, unneeded = (sum(each.values()) for each in (found.dead_ends, found.unneeded))
+    assert 0 < dead_ends < unneeded
+
+
+def test_what_is_published_long_before_matters_only_to_a_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = replace(TINY, policy=POLICIES[ACTIVE])
+    whole = tiny(ACTIVE)
+    monkeypatch.setattr(network, "ENOUGH_WITHOUT_HISTORY", 20)
+    part = run_congestion_case(case)
+    assert part.messages < whole.messages
+    assert np.array_equal(part.delays, whole.delays)
+    assert (part.tables, part.unneeded) == (whole.tables, whole.unneeded)
+
+
+def test_similarity_grows_on_every_path_and_a_broker_that_forgets_breaks_that() -> None:
+    case = replace(TINY, policy=POLICIES[ACTIVE], similarities=8)
+    found = run_congestion_case(case)
+    assert len(found.similarity) == 8
+    assert all(list(path) == sorted(path) for path in found.similarity)
+    assert any(path[0] < path[-1] for path in found.similarity if path)
+
+    run = publish_until_endings(case)
+    inner = [broker for name, broker in run.brokers.items() if name in CORE]
+    for broker in inner:
+        for entry in list(broker.subscriptions):
+            if entry.hop not in CORE:
+                broker.subscriptions.remove(entry.name)
+    broken = end_subscriptions(case, run)
+    assert any(list(path) != sorted(path) for path in broken.similarity)
 
 
 def test_only_pruning_without_sweeping_leaves_remnants() -> None:
@@ -151,10 +205,11 @@ def test_every_box_of_a_statement_is_compared_with_the_table() -> None:
 def test_moves_leave_counts_that_fit_one_another(policy: str) -> None:
     found = tiny_mobile(policy)
     assert len(found.times) == len(found.tables) == 11
-    assert len(found.publications) == len(found.unwanted) == TIERS
-    assert all(a >= b for a, b in zip(found.publications, found.unwanted, strict=True))
-    assert 0 <= found.false_positives() < 0.2
-    assert found.tables.min() > 0
+    assert len(found.publications) == len(found.unneeded) == TIERS
+    assert all(a >= b for a, b in zip(found.publications, found.unneeded, strict=True))
+    assert 0 <= found.share_of(found.unneeded) < 0.2
+    assert found.transit.min() > 0
+    assert (found.transit < found.tables).all()
 
 
 def test_monitors_that_overlap_trigger_less() -> None:
@@ -206,33 +261,41 @@ def test_cases_run_in_other_processes_with_the_same_outcome(
     monkeypatch.setattr(runs, "_found", {})
     case = replace(TINY, policy=POLICIES[ACTIVE])
     steps: list[Step] = []
-    found = runs.results([case, case], steps.append)
+    (found,) = runs.results(steps.append, {"one": (case, case)})
     assert [(step.done, step.total) for step in steps] == [(0, 1), (1, 1)]
-    assert np.array_equal(found[case].delays, tiny(ACTIVE).delays)
-    assert runs.results([case], silent)[case] is found[case]
+    first, second = found["one"].runs
+    assert np.array_equal(first.delays, tiny(ACTIVE).delays)
+    assert first is second
+    (again,) = runs.results(silent, {"again": (case,)})
+    assert again["again"].runs == (first,)
 
 
 def make_outcome(
-    delay: float, queue: int, table: int, triggered: list[int], unwanted: int
+    delay: float, queue: int, table: int, triggered: list[int], unneeded: int
 ) -> CongestionOutcome:
     """An outcome in which every core broker has the same queue, for two hours."""
     one = QueueTrace(np.array([0.0, 7_300.0, 7_301.0]), np.array([queue, queue, 0]))
+    counts = {**dict.fromkeys(INNER, 1), **dict(zip(CORE, triggered, strict=True))}
     return CongestionOutcome(
         delays=np.array([delay, delay]),
         settled=delay,
         queues=dict.fromkeys(CORE, one),
         before=dict.fromkeys(CORE, table),
         tables=dict.fromkeys(CORE, table),
-        triggered=dict(zip(CORE, triggered, strict=True)),
+        triggered=counts,
+        triggered_messages=counts,
         publications=dict.fromkeys([*CORE, *INNER], 1_000),
-        unwanted=dict.fromkeys(INNER, unwanted),
+        unneeded=dict.fromkeys(INNER, unneeded),
+        dead_ends={},
+        remembered=dict.fromkeys(subscriber_edges(), 14_000),
+        similarity=((0.5, 0.9, 1.0),),
         loose=0,
         messages=0,
     )
 
 
-BURST = make_outcome(4_400.0, 2_000, 1_000, [1, 2, 3, 4, 5], 0)
-CALM = make_outcome(0.4, 10, 180, [5, 4, 3, 2, 0], 4)
+BURST = make_outcome(4_400.0, 2_000, 1_000, [700, 1_000, 2_000, 4_000, 5_900], 0)
+CALM = make_outcome(0.4, 10, 180, [200, 150, 100, 50, 0], 4)
 
 
 def as_the_paper_has_it(case: CongestionCase) -> CongestionOutcome:
@@ -243,10 +306,13 @@ def as_the_paper_has_it(case: CongestionCase) -> CongestionOutcome:
     slow = 1.0 if few or case.workflows.degree == 10 else 4_400.0
     if few:
         slow = 0.4
+    lazy = not case.policy.retracts
+    packs = dict.fromkeys([*CORE, *INNER], 10) | dict.fromkeys(INNER, 1)
     return replace(
         BURST,
         delays=BURST.delays / 4_400 * (slow if case.workflows.degree <= 30 else 2 * slow),
-        tables=dict.fromkeys(CORE, 1_000 + case.workflows.degree),
+        tables=dict.fromkeys(CORE, 1_000 + case.workflows.degree + lazy),
+        triggered_messages=packs if case.policy.packs else BURST.triggered_messages,
     )
 
 
@@ -260,7 +326,7 @@ class Answers(dict[CongestionCase, CongestionOutcome]):
         return as_the_paper_has_it(case)
 
 
-@pytest.mark.parametrize("make", [fig1, fig7, fig8, fig9, fig10])
+@pytest.mark.parametrize("make", [fig1, fig7, fig8, fig9, fig10, readings])
 def test_every_claim_holds_of_what_the_paper_says(
     make: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,4 +384,50 @@ def test_moving_subscribers_make_a_figure(monkeypatch: pytest.MonkeyPatch) -> No
         "monitors overlap",
         "sparse events",
     }
-    assert len(figure.claims) == 6
+    assert len(figure.claims) == 7
+
+
+def test_the_page_of_readings_lists_every_choice_with_its_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runs, "_found", Answers())
+    figure = readings(quick=True, seed=0, progress=silent)
+    assert all(each.because in figure.text and "section" in each.because for each in CHOSEN)
+    shown = {(row[0], row[1]) for row in figure.rows}
+    assert len(shown) == 6
+    assert all((setting, "as chosen") in shown for setting, _ in shown)
+
+
+def test_other_readings_differ_from_the_chosen_one() -> None:
+    """A change that changes nothing would compare a case with itself."""
+    made = list(all_cases(quick=False, seed=0))
+    active = [case for case in made if case.policy.prunes is None]
+    pruned = [case for case in made if case.policy.prunes is not None]
+    assert len(made) == 38
+    assert len(set(pruned)) == len(pruned) == 19
+    assert len(set(active)) == 19 - 4  # a history matters to pruning only
+
+
+# --- the witness ---------------------------------------------------------------------------------
+
+
+def test_the_witness_knows_who_wants_what_where() -> None:
+    load = roaming(RoamingParams(40, publishers=1, workflows=2), np.random.default_rng(1))
+    clients = (*load.monitors[:1], *load.subscriptions)
+    witness = Witness(load.topology, clients)
+    where: dict[str, str] = {}
+    rng = np.random.default_rng(2)
+    for number, keys in enumerate(load.events(60, rng)):
+        client, broker, filter = clients[rng.integers(len(clients))]
+        if client in where:
+            witness.note(where.pop(client), UnsubscribeRequest(client, 0))
+        else:
+            where[client] = broker
+            witness.note(broker, SubscribeRequest(client, 0, filter))
+        wanting = {where[c] for c, _, each in clients if c in where and each.matches(keys)}
+        event = ContentEvent(number, keys, 0.0)
+        for at in ("region-1", "region-2.1", "region-3.2.1"):
+            parent = at.rpartition(".")[0] or "core"
+            behind = {each for each in load.topology.brokers if f"{each}.".startswith(f"{at}.")}
+            assert witness.is_wanted(event, at, parent) == bool(wanting & behind)
+            assert witness.is_wanted(event, parent, at) == bool(wanting - behind)

@@ -88,12 +88,13 @@ SHAPES = {
 TABLE = ("model", "algorithm", "seed", "maintenance", "dissemination", "cost", "overhead")
 CURVES = curves.COLUMNS
 SHAPES |= {
-    "chen-fig1": (("broker", "time", "waiting"), 905),
-    "chen-fig7": (("dimensions", "policy", "quantity", "at", "value"), 1710),
-    "chen-fig8": (("unsubscriptions", "policy", "quantity", "at", "value"), 1170),
-    "chen-fig9": (("degree", "policy", "quantity", "at", "value"), 1170),
-    "chen-fig10": (("policy", "quantity", "at", "value"), 570),
-    "chen-fig12": (("setting", "policy", "quantity", "at", "value"), 657),
+    "chen-fig1": (("policy", "broker", "time", "waiting"), 3615),
+    "chen-fig7": (("dimensions", "policy", "quantity", "at", "value"), 1827),
+    "chen-fig8": (("unsubscriptions", "policy", "quantity", "at", "value"), 1287),
+    "chen-fig9": (("degree", "policy", "quantity", "at", "value"), 1287),
+    "chen-fig10": (("policy", "quantity", "at", "value"), 609),
+    "chen-fig12": (("setting", "policy", "quantity", "at", "value"), 981),
+    "chen-readings": (("setting", "reading", "policy", "quantity", "at", "value"), 12 * 14),
     "milo-table2": (TABLE, 9),
     "milo-table3": (TABLE, 12),
     "milo-fig5": (CURVES, 102),

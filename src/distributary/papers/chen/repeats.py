@@ -101,11 +101,16 @@ class Repeated:
 class RepeatedMoves:
     """Runs of the network of moving subscribers under one policy.
 
-    `warm` is the time from which on tables are judged.
+    Tables are judged after `few_moves` seconds, or after half the time if that is shorter.
     """
 
     runs: tuple[MobileOutcome, ...]
-    warm: float
+    few_moves: float
+
+    @property
+    def warm(self) -> float:
+        """The time from which on tables are judged."""
+        return min(self.few_moves, float(self.times[-1]) / 2)
 
     def mean(self, of: Callable[[MobileOutcome], float]) -> float:
         """The mean of a number over the runs."""

@@ -152,14 +152,12 @@ def mobile_results(
     """The outcomes of several settings with moves, each run with its seeds."""
     found = _run_mobile([each for cases in group.values() for each in cases], progress)
     return {
-        key: RepeatedMoves(tuple(found[each] for each in cases), _warm_up(cases[0].roaming))
+        key: RepeatedMoves(
+            tuple(found[each] for each in cases),
+            TO_WARM_UP * cases[0].roaming.seconds_between_monitors,
+        )
         for key, cases in group.items()
     }
-
-
-def _warm_up(roaming: RoamingParams) -> float:
-    """Until a few moves have been made; half the time if there are fewer than twice as many."""
-    return min(TO_WARM_UP * roaming.seconds_between_monitors, roaming.duration / 2)
 
 
 def _run(
