@@ -161,8 +161,10 @@ def test_by_default_there_are_as_many_as_in_the_paper() -> None:
     assert len({client for client, _, _ in found.subscriptions}) == 30_000
     assert {broker for _, broker, _ in found.subscriptions} == set(subscriber_edges())
     alike = shared_events(found, 100, np.random.default_rng(1))
-    assert 0.9 < alike.mean() < 1
-    assert 0.7 < (alike >= 0.9).mean() < 1
+    assert 0.98 < alike.mean() <= 1
+    apart = shared_events(draw(WorkflowsParams(held=0.8)), 100, np.random.default_rng(1))
+    assert 0.9 < apart.mean() < alike.mean()
+    assert 0.7 < (apart >= 0.9).mean() < 1
     probes = found.probes(20, np.random.default_rng(2))
     assert min(count_reached(found, event) for event in probes) >= 24
 
