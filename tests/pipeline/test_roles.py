@@ -190,11 +190,12 @@ def test_profiles_of_parts_add_up_to_that_of_the_whole(rows: list[Any], cut: int
 
 
 def test_different_values_are_counted_exactly_if_few_and_nearly_if_many() -> None:
-    halves = [RowProfile(), RowProfile()]
+    small, large = RowProfile(), RowProfile()
     for number in range(60_000):
-        halves[number % 2].add_rows([{"few": str(number % 900), "many": str(number % 50_000)}])
-    halves[0].merge(halves[1])
-    few, many = halves[0].list_columns()
+        part = large if number % 600 else small
+        part.add_rows([{"few": str(number % 900), "many": str(number % 50_000)}])
+    small.merge(large)
+    few, many = small.list_columns()
     assert (few.distinct, few.exact) == (900, True)
     assert not many.exact
     assert 45_000 < many.distinct < 55_000
