@@ -80,6 +80,15 @@ def test_what_is_given_is_not_guessed() -> None:
     assert roles.doubts == ()
 
 
+def test_a_format_that_is_given_is_for_the_column_named_for_times() -> None:
+    given = LogShape(time_format="d.M.yyyy", time_zone="Europe/Berlin")
+    columns = profile_csv("topic,date,start\na,1.2.2025,2025-01-01\nb,3.4.2025,2025-01-01\n")
+    roles = find_roles("log", "publications", columns, given)
+    assert roles.columns["ts"].path == "date"
+    assert roles.columns["ts"].why == "in the format 'd.M.yyyy'"
+    assert roles.make_shape(given).time_format == "d.M.yyyy"
+
+
 def test_a_documented_name_wins_unless_its_values_cannot_be_meant() -> None:
     text = "ts,at,flow,topic\nnever,2025-03-03,a,b\nnever,2025-03-04,c,d\n"
     roles = find_roles("log", "publications", profile_csv(text), LogShape())

@@ -130,7 +130,8 @@ def _take_times(search: _Search, path: str, kind: LogKind, given: LogShape) -> N
         settled = search.settled("ts")
         search.times = None if settled is None else find_times(settled)
         return
-    found = search.find_time() if given.time_format is None else search.find_worded_time()
+    worded = None if given.time_format is None else search.find_worded_time(given.time_format)
+    found = worded or search.find_time()
     if found is not None:
         column, times = found
         search.times = times
@@ -334,11 +335,13 @@ class _Search:
         best = min(found, key=lambda one: one[:3])
         return best[3], best[4]
 
-    def find_worded_time(self) -> tuple[ColumnProfile, TimeLook] | None:
+    def find_worded_time(self, pattern: str) -> tuple[ColumnProfile, TimeLook] | None:
         """The column that a given format is for: the best name among texts."""
         texts = [one for one in self.free() if one.type in ("", "string")]
         best = next(iter(self.rank("ts", texts)), None)
-        return None if best is None else (best, TimeLook(1.0, doubt=""))
+        if best is None or not self.score("ts", best):
+            return None
+        return best, TimeLook(1.0, pattern=pattern)
 
     def find_action(self) -> tuple[ColumnProfile, ActionWords] | None:
         """The column with words for actions: by the words, or by the name if words are short."""
