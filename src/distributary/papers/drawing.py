@@ -150,9 +150,10 @@ def draw_stars(axes: Axes, algorithm: str, x: Sequence[float], y: FloatArray) ->
     axes.plot(x, y, color=colour, marker=mark, linestyle="none", markersize=9, label=algorithm)
 
 
-def draw_legend(sheet: Sheet, at: int = 0) -> None:
+def draw_legend(sheet: Sheet, at: int = 0, columns: int = 0) -> None:
     """Draw one legend for the whole sheet, with the labels of one of its panels."""
     panel = sheet.panels[at]
     handles, labels = panel.get_legend_handles_labels()
-    columns = len(labels) if len(labels) < MOST_IN_A_ROW else -(-len(labels) // 2)
+    if not columns:
+        columns = len(labels) if len(labels) < MOST_IN_A_ROW else -(-len(labels) // 2)
     panel.figure.legend(handles, labels, loc="outside upper center", ncols=columns)

@@ -338,6 +338,6 @@ def _chart(found: Places) -> str:
         left.set(xlabel="hops", ylabel="matching steps", ylim=(0, None))
         right.set(xlabel="percent of subscriptions matching (flooding: dotted)")
         right.set(ylabel="events/s of each publisher", xlim=(0, 2), ylim=(0, None))
-        draw_legend(sheet)
+        draw_legend(sheet, columns=2)
 
     return draw_chart("banavar-lateral", "Lateral links", (9, 4.5), paint, shape=(1, 2))
