@@ -90,9 +90,9 @@ def drops(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress =
             "[banavar-load](banavar-load.md) calls a broker overloaded when more than 80 messages "
             "wait. With room for 80 that is the moment of its first drop, so its limits are those "
             "of brokers that drop, too: dropping changes what happens beyond them.",
-            "Runs are long because a queue that grows slowly takes a while to fill: in a first set, "
-            "of 6 s, a queue of 250 under flooding was not full yet at 1.25 times the rate at which "
-            "the broker never rests, and neither claim held.",
+            "Runs are long because a queue that grows slowly takes a while to fill: in a first "
+            "set, of 6 s, a queue of 250 under flooding was not full yet at 1.25 times the rate "
+            "at which the broker never rests, and neither claim held.",
             "A message that is dropped is lost for all behind that broker; nothing is sent again. "
             "Rates are multiples of that at which the busiest broker never rests, "
             f"{_full_words(full)} events/s of each publisher.",
