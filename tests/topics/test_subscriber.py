@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from distributary.machines.actions import Action, Deliver, Send, SetTimer
 from distributary.topics import OURS, Subscriber
 from distributary.topics.attendance import Wanted
-from distributary.topics.codec import Expired
-from distributary.topics.errors import EventsLostError
+from distributary.topics.codec import Expired, Resume
+from distributary.topics.errors import EventsForgottenError, EventsLostError
 from distributary.topics.messages import Event, Repair
 
 events = st.lists(st.tuples(st.sampled_from(["a", "b", "not wanted"]), st.integers(1, 8)))
@@ -87,3 +87,18 @@ def test_events_that_are_kept_no_more_are_reported_in_their_place() -> None:
     found = [action.message for action in actions if isinstance(action, Deliver)]
     shown = [(e.first, e.last) if isinstance(e, EventsLostError) else e.number for e in found]
     assert shown == [(1, 2), 3, 4, (5, 5), 6]
+
+
+def test_an_answer_that_overtook_a_later_one_reports_no_loss() -> None:
+    """Two restarts: the first answer repeated, after the subscriber has read on in between."""
+    machine = subscriber()
+    machine.on_message("t", Resume("a", 5, 1, after=0), 0.0)
+    assert delivered(machine, Event("a", 1, b"", epoch=5))
+    late = machine.on_message("t", Resume("a", 6, 1, after=0), 1.0)
+    assert late == []
+    assert machine.on_message("t", Resume("a", 6, 2, after=5), 1.0) == []
+    assert delivered(machine, Event("a", 2, b"", epoch=6))
+    lost = machine.on_message("t", Resume("a", 7, 2, after=6), 2.0)
+    (forgotten,) = [action.message for action in lost if isinstance(action, Deliver)]
+    assert isinstance(forgotten, EventsForgottenError)
+    assert (forgotten.first, forgotten.last) == (2, 2)

@@ -174,6 +174,8 @@ class Carrier(ChannelMachine):
         if topic in state.adding and message.version >= state.version:
             del state.adding[topic]  # it knows a later version than we do: start over
             state.ended = not (state.adding or state.topics)
+        elif topic in state.topics and message.version >= state.version:
+            return self._stop_carrying([topic], now)  # the topic was removed
         if not self.finished or self.lock is None:
             return []
         refuse = Refuse(self.lock.number)

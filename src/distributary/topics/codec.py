@@ -26,6 +26,8 @@ __all__ = [
     "NoTopic",
     "Pulse",
     "Put",
+    "Remove",
+    "Removed",
     "Resume",
     "Taken",
     "decode",
@@ -84,6 +86,16 @@ class Created(_Word, frozen=True):
     new: bool
 
 
+class Remove(_Word, frozen=True):
+    """Remove a topic, with its events and subscriptions."""
+
+
+class Removed(_Word, frozen=True):
+    """The topic does not exist any more; `existed` if this request removed it."""
+
+    existed: bool
+
+
 class Expired(_Word, frozen=True):
     """Events from `first` on were requested; the oldest that is still kept is `oldest`."""
 
@@ -95,12 +107,14 @@ class Expired(_Word, frozen=True):
 class Resume(_Word, frozen=True):
     """Events of an earlier epoch were requested; `number` is the first accepted after it.
 
-    A subscriber that has this number or a later one has events that the service has lost.
+    A subscriber that has this number or a later one has events that the service has lost, if it is
+    still in the epoch `after`, for which it asked.
     """
 
     topic: str
     epoch: Count
     number: Count
+    after: Count | None = None
 
 
 class Beat(_Word, frozen=True):
@@ -143,21 +157,8 @@ class Bye(_Word, frozen=True):
 
 
 _OURS = (
-    *(
-        Put,
-        Taken,
-        Expect,
-        NoTopic,
-        Create,
-        Created,
-        Expired,
-        Resume,
-        Beat,
-        Pulse,
-        Forgotten,
-        Missed,
-        Bye,
-    ),
+    *(Put, Taken, Expect, NoTopic, Create, Created, Remove, Removed),
+    *(Expired, Resume, Beat, Pulse, Forgotten, Missed, Bye),
 )
 _KINDS: dict[str, type[Any]] = {
     kind_of(kind): kind for kind in (*_OURS, *messages.OVERHEAD, messages.Repair)

@@ -29,6 +29,8 @@ from distributary.topics.codec import (
     NoTopic,
     Pulse,
     Put,
+    Remove,
+    Removed,
     Resume,
     Taken,
     digest,
@@ -36,6 +38,9 @@ from distributary.topics.codec import (
 from distributary.topics.errors import TopicNameError
 from distributary.topics.messages import (
     Answer,
+    Carry,
+    Drop,
+    Dropped,
     Event,
     Gone,
     Inquire,
@@ -59,6 +64,7 @@ from distributary.topics.names import (
     topic_channel,
     topic_of,
 )
+from distributary.topics.numbers import MOST
 from distributary.topics.policy import Policy, derive_generator
 from distributary.topics.records import HostLog, HostState, State
 from distributary.topics.topic import FlowMeter, TopicChannel, TopicState
@@ -181,6 +187,9 @@ class TopicHost:
             for stream in old:
                 if stream.rpartition("#")[0] not in self.heard:
                     self._log.forget_stream(channel, stream)
+        ended = self.state.ended.items()
+        for channel in [name for name, end in ended if now - end.at > forget_after]:
+            self._log.forget_end(channel)
         dead = self.state.dead.items()
         for client in [name for name, death in dead if now - death.at > forget_after]:
             if client not in self.heard:
@@ -235,6 +244,8 @@ class TopicHost:
                 self._on_put(sender, to, message, now)
             case Create(flow) if is_topic(to) and self.hosts(to):
                 self._answer(sender, self._create(topic_of(to), flow, now))
+            case Remove() if is_topic(to) and self.hosts(to):
+                self._answer(sender, Removed(self._remove(to, now)))
             case Beat():
                 self._on_beat(sender, message, now)
             case Bye():
@@ -285,8 +296,23 @@ class TopicHost:
         guess = max(0.0, flow) if isfinite(flow) else 0.0
         meter = FlowMeter(guess, 1.0, now, self._flow_memory)
         state = TopicState(topic=topic, meter=meter)
+        if channel in self.state.ended:  # subscribers that were away expect no earlier number
+            state.next_number = self.state.ended[channel].next_number
+            self._log.forget_end(channel)
         self._start_channel(channel, state, now)
         return Created(True)
+
+    def _remove(self, channel: str, now: float) -> bool:
+        """Remove a topic; its subscribers are told, and clusters stop to carry it."""
+        machine = self.topics.pop(channel, None)
+        if machine is None:
+            return False
+        for name in machine.state.members:
+            self._answer(name, NoTopic(machine.state.topic))
+        for name in machine.state.clusters:
+            self._send(channel, name, Dropped(MOST))
+        self._log.remove_topic(channel, machine.state.next_number, now)
+        return True
 
     def _forward_to_channel(self, sender: str, to: str, message: Message, now: float) -> None:
         if to not in self.topics and not (is_cluster(to) and self.hosts(to)):
@@ -316,7 +342,8 @@ class TopicHost:
         state, first = machine.state, repair.first
         if repair.epoch != self.state.epoch:
             number = state.first_number_after(repair.epoch)
-            self._answer(sender, Resume(state.topic, self.state.epoch, number))
+            resume = Resume(state.topic, self.state.epoch, number, repair.epoch)
+            self._answer(sender, resume)
             first = min(first, number)
         oldest = state.history.find_oldest(state.next_number)
         if first < oldest:
@@ -403,6 +430,8 @@ class TopicHost:
         machine = self.machine(to)
         if machine is None:
             if not is_cluster(to):
+                if isinstance(message, Carry | Drop) and is_cluster(sender):
+                    self._send(to, sender, Dropped(message.version))
                 return
             machine = self._start_channel(to, ClusterState(), now)
         actions = machine.on_message(sender, message, now)
@@ -427,7 +456,7 @@ class TopicHost:
             message = self._shorten(message)
         if not self.hosts(to):
             self._actions.append(Send(to, ChannelMessage(channel, message)))
-        elif is_cluster(to) or to in self.topics:
+        elif is_cluster(to) or to in self.topics or isinstance(message, Carry | Drop):
             self._inside.append((channel, to, message))
 
     def _shorten(self, offer: Offer) -> Offer:

@@ -21,7 +21,7 @@ from distributary.topics.numbers import Count
 from distributary.topics.policy import Policy
 from distributary.topics.topic import TopicState
 
-__all__ = ["UNUSABLE", "Death", "HostLog", "HostState", "State", "Stream", "is_record"]
+__all__ = ["UNUSABLE", "Death", "End", "HostLog", "HostState", "State", "Stream", "is_record"]
 
 State = TopicState | ClusterState
 T = TypeVar("T")
@@ -74,6 +74,14 @@ class _Removed(msgspec.Struct, array_like=True, tag="thrown"):
     channel: str
 
 
+class _Ended(msgspec.Struct, array_like=True, tag="ended"):
+    """A topic was removed; None forgets that."""
+
+    channel: str
+    next_number: Count | None
+    at: float
+
+
 class _Identity(msgspec.Struct, array_like=True, tag="identity"):
     identity: str
 
@@ -84,7 +92,7 @@ class _Epoch(msgspec.Struct, array_like=True, tag="epoch"):
     epoch: Count
 
 
-_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Removed | _Identity | _Epoch
+_Record = _Patch | _Accepted | _History | _Streams | _Dead | _Removed | _Ended | _Identity | _Epoch
 _decoder = msgspec.msgpack.Decoder(_Record)
 _encoder = msgspec.msgpack.Encoder()
 _NOTHING = _encoder.encode({})
@@ -108,6 +116,14 @@ class Death:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """A topic that was removed: the number that its next event would have had, and when."""
+
+    next_number: int
+    at: float
+
+
 @dataclass(slots=True)
 class HostState:
     """The durable state of a host."""
@@ -115,6 +131,7 @@ class HostState:
     states: dict[str, State] = field(default_factory=dict)  # by channel
     streams: dict[str, dict[str, Stream]] = field(default_factory=dict)  # by channel
     dead: dict[str, Death] = field(default_factory=dict)  # by client, also after its return
+    ended: dict[str, End] = field(default_factory=dict)  # removed topics, by channel
     epoch: int = 0  # of the last start of the host
     identity: str = ""  # differs for a host that started from another state
 
@@ -134,6 +151,8 @@ class HostState:
                 yield _encoder.encode(_Streams(channel, {**dict(part)}))
         for client, death in self.dead.items():
             yield _encoder.encode(_Dead(client, death.generation, death.at))
+        for channel, end in self.ended.items():
+            yield _encoder.encode(_Ended(channel, end.next_number, end.at))
 
     def apply(self, record: _Record, policy: Policy) -> None:
         """Apply a decoded record."""
@@ -160,6 +179,12 @@ class HostState:
                 self.dead[client] = Death(generation, at)
             case _Removed(channel):
                 self.states.pop(channel, None)
+            case _Ended(channel, None, _):
+                self.ended.pop(channel, None)
+            case _Ended(channel, number, at) if number is not None:
+                self.states.pop(channel, None)
+                self.streams.pop(channel, None)
+                self.ended[channel] = End(number, at)
             case _Identity(identity):
                 self.identity = identity
             case _Epoch(epoch):
@@ -250,6 +275,15 @@ class HostLog:
         """Forget a cluster that has ended."""
         self._fields.pop(channel, None)
         self._change(_Removed(channel))
+
+    def remove_topic(self, channel: str, next_number: int, at: float) -> None:
+        """Remove a topic, with all that belongs to it."""
+        self._fields.pop(channel, None)
+        self._change(_Ended(channel, next_number, at))
+
+    def forget_end(self, channel: str) -> None:
+        """Forget a topic that was removed long ago."""
+        self._change(_Ended(channel, None, 0.0))
 
     def forget_stream(self, channel: str, stream: str) -> None:
         """Forget a publisher that will not come back."""

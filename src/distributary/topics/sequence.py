@@ -103,6 +103,8 @@ class EventSequencer:
         wanted = self.wanted.get(topic)
         if wanted is None or wanted.expected is None or epoch == wanted.epoch:
             return []
+        if message.after not in (None, wanted.epoch):
+            return []  # the answer to a request of before the last `Resume`
         wanted.past, wanted.since, wanted.epoch = wanted.epoch, number, epoch
         early = wanted.early.items()
         wanted.early = {n: event for n, event in early if not wanted.is_past(event)}

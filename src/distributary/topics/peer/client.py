@@ -22,6 +22,8 @@ from distributary.topics.codec import (
     NoTopic,
     Pulse,
     Put,
+    Remove,
+    Removed,
     Taken,
 )
 from distributary.topics.host import ChannelMessage
@@ -31,7 +33,7 @@ from distributary.topics.peer.messages import Listen, Neighbours, Unlisten
 from distributary.topics.policy import Policy
 from distributary.topics.subscriber import Subscriber
 
-__all__ = ["ClientParameters", "Confirmed", "CreateTopic", "PeerClient", "Say"]
+__all__ = ["ClientParameters", "Confirmed", "CreateTopic", "PeerClient", "RemoveTopic", "Say"]
 
 _OWN = "own "  # begins the names of the timers that are not the subscriber's
 _UNLISTEN = "unlisten "
@@ -51,6 +53,13 @@ class CreateTopic:
 
     topic: str
     flow: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopic:
+    """The application removes a topic."""
+
+    topic: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +107,10 @@ class _Outbox:
 class PeerClient:
     """The `Machine` of one client.
 
-    Requests of the application are messages from outside: `Want`, `Unwant`, `Say`, `CreateTopic`.
-    Delivered to it are events and reports of the subscriber, `Confirmed`, `Created` with the topic,
-    and `NoTopic`. The process calls `start` once, and `lost` when a connection ends.
+    Requests of the application are messages from outside: `Want`, `Unwant`, `Say`, `CreateTopic`,
+    `RemoveTopic`. Delivered to it are events and reports of the subscriber, `Confirmed`, `Created`
+    and `Removed` with the topic, and `NoTopic`. The process calls `start` once, and `lost` when a
+    connection ends.
     """
 
     def __init__(
@@ -123,6 +133,7 @@ class PeerClient:
         self._outboxes: dict[str, _Outbox] = {}  # by topic
         self._streams: dict[int, str] = {}
         self._creating: dict[str, float] = {}
+        self._removing: dict[str, None] = {}
         self.moves = 0
 
     # --- inputs --------------------------------------------------------------------------------
@@ -139,6 +150,9 @@ class PeerClient:
                 return self._perform(self.subscriber.on_message(sender, message, now), now)
             case Say(topic, payload):
                 return self._say(topic, payload, now)
+            case RemoveTopic(topic):
+                self._removing[topic] = None
+                return [self._send(topic_channel(topic), Remove())]
             case CreateTopic(topic, flow):
                 self._creating[topic] = flow
                 return [self._send(topic_channel(topic), Create(flow))]
@@ -205,7 +219,11 @@ class PeerClient:
                 outbox.at, outbox.sent = now, 0
                 actions += self._put(topic, outbox)
         create = self._creating.items()
-        return [*actions, *(self._send(topic_channel(t), Create(flow)) for t, flow in create)]
+        return [
+            *actions,
+            *(self._send(topic_channel(topic), Create(flow)) for topic, flow in create),
+            *(self._send(topic_channel(topic), Remove()) for topic in self._removing),
+        ]
 
     def _on_taken(self, taken: Taken, now: float) -> list[Action]:
         topic = self._streams.get(taken.stream)
@@ -248,6 +266,12 @@ class PeerClient:
                 if self._creating.pop(topic, None) is None:
                     return []
                 return [Deliver(self.name, (topic, Created(new)), now)]
+            case Removed():
+                topic = topic_of(channel)
+                if topic not in self._removing:
+                    return []
+                del self._removing[topic]
+                return [Deliver(self.name, (topic, said), now)]
             case NoTopic(topic):
                 if topic in self.subscriber.wanted or topic in self._outboxes:
                     return [Deliver(self.name, said, now)]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distributary.machines.actions import Action, Append, Send, SetTimer
-from distributary.topics.codec import Create, NoTopic
+from distributary.topics.codec import Create, NoTopic, Remove
 from distributary.topics.host import ChannelMessage, TopicHost
+from distributary.topics.messages import Carry, Drop, Dropped
 from distributary.topics.names import is_channel, is_topic, members_of, topic_of
 from distributary.topics.overlay.effects import Effects
 from distributary.topics.overlay.identifiers import Peer, identifier
@@ -142,7 +143,7 @@ class ChannelHosting:
             hosted.access[sender] = message.via
         host = hosted.host
         if host is None or not self._exists(hosted):
-            if is_topic(channel) and not isinstance(message.message, Create):
+            if is_topic(channel) and not isinstance(message.message, Create | Remove):
                 self._refuse_unknown_topic(channel, message)
                 return
             host = host or self._start_host(hosted, channel, now)
@@ -157,9 +158,12 @@ class ChannelHosting:
         return host is not None and hosted.channel in host.state.states
 
     def _refuse_unknown_topic(self, channel: str, message: ToChannel) -> None:
-        if not is_channel(message.sender):
-            answer = ToClient(channel, message.sender, NoTopic(topic_of(channel)), self._own)
+        sender, said = message.sender, message.message
+        if not is_channel(sender):
+            answer = ToClient(channel, sender, NoTopic(topic_of(channel)), self._own)
             self._answer(message.via, answer)
+        elif isinstance(said, Carry | Drop):
+            self._outside.append(ToChannel(sender, channel, Dropped(said.version), self._own))
 
     def _answer(self, via: Peer, answer: ToClient) -> None:
         if via == self._own:
@@ -224,7 +228,9 @@ class ChannelHosting:
     def _is_idle(self, hosted: _Hosted, now: float) -> bool:
         """Whether there is no such channel, and nobody has asked for it lately."""
         since = now - hosted.used_at
-        return since > _IDLE and not hosted.pending and not self._exists(hosted)
+        if since <= _IDLE or hosted.pending or self._exists(hosted):
+            return False
+        return not self.scribe.roots.log(hosted.group).state.ended
 
     def excuse(self, now: float) -> None:
         """No client is dead because this peer could not receive."""

@@ -16,7 +16,13 @@ from distributary.topics.host import TopicHost
 from distributary.topics.messages import Unwant, Want
 from distributary.topics.overlay.converged import build_ring
 from distributary.topics.overlay.identifiers import identifier, make_peer
-from distributary.topics.peer.client import ClientParameters, CreateTopic, PeerClient, Say
+from distributary.topics.peer.client import (
+    ClientParameters,
+    CreateTopic,
+    PeerClient,
+    RemoveTopic,
+    Say,
+)
 from distributary.topics.peer.codec import CLIENT_SIDE, RING
 from distributary.topics.peer.copies import PeerState
 from distributary.topics.peer.machine import TopicPeer
@@ -177,6 +183,10 @@ class PeerNetwork:
     def create(self, client: str, topic: str, flow: float = 0.0) -> None:
         """Let a client create a topic."""
         self._ask(client, CreateTopic(topic, flow))
+
+    def remove(self, client: str, topic: str) -> None:
+        """Let a client remove a topic."""
+        self._ask(client, RemoveTopic(topic))
 
     def want(self, client: str, topic: str) -> None:
         """Let a client want a topic."""

@@ -1,0 +1,267 @@
+"""Single cases of peers that host topics: copies, suspensions, partitions, topics that end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from distributary.topics.codec import Created, NoTopic, Removed
+from distributary.topics.errors import EventsForgottenError
+from distributary.topics.messages import Event
+from distributary.topics.overlay.identifiers import identifier
+from distributary.topics.peer.client import Confirmed
+from distributary.topics.peer.copies import PeerState
+from distributary.topics.peer.simulation import PeerNetwork
+from tests.topics.peer.schedules import GIVE_UP, OVERLAY, PARAMETERS, POLICIES, REPAIR
+
+CHANNEL = "topic/t"
+KEY = identifier(CHANNEL)
+
+
+def build(peers: int = 8, *, seed: int = 1, replicas: int = 2) -> PeerNetwork:
+    """A ring with the topic `t`, the publisher `p` and the readers `a` and `b`."""
+    parameters = replace(PARAMETERS, overlay=replace(OVERLAY, replicas=replicas))
+    network = PeerNetwork(POLICIES["tamara"], parameters, seed=seed)
+    names = [f"p{at}" for at in range(peers)]
+    network.build_converged(names)
+    network.run(0.5)
+    others = [name for name in names if name != network.owner(CHANNEL)] or names
+    for at, client in enumerate("pab"):
+        network.client(client, [others[at % len(others)], *others])
+    network.create("p", "t")
+    network.run(2.0)
+    for client in "ab":
+        network.want(client, "t")
+    network.run(3.0)
+    return network
+
+
+def read(network: PeerNetwork, client: str) -> list[bytes]:
+    return [each.payload for each in network.delivered(client) if isinstance(each, Event)]
+
+
+def confirmed(network: PeerNetwork, client: str = "p") -> int:
+    found = [each.upto for each in network.delivered(client) if isinstance(each, Confirmed)]
+    return max(found, default=0)
+
+
+def holders(network: PeerNetwork) -> dict[str, int]:
+    """The peers with a copy of the topic, and the number of its next event there."""
+    found = {}
+    for name, peer in network.peers.items():
+        log = peer.state.logs.get(KEY)
+        state = None if log is None else log.state.states.get(CHANNEL)
+        if state is not None:
+            found[name] = state.next_number  # type: ignore[union-attr]
+    return found
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 2, 3])
+def test_an_event_is_confirmed_once_so_many_peers_besides_the_root_have_it(replicas: int) -> None:
+    network = build(replicas=replicas)
+    network.say("p", "t", b"x")
+    network.run(0.0)
+    sent = network.count_messages()
+    assert not sent["Taken"] + sent["event"]
+    while not confirmed(network):
+        network.simulation.run(max_events=1)
+        sent = network.count_messages()
+        if sent["Taken"] + sent["event"]:
+            assert list(holders(network).values()) == [2] * (replicas + 1)
+
+
+def test_all_peers_crash_and_come_back_with_what_they_have_stored() -> None:
+    network = build()
+    for number in range(20):
+        network.say("p", "t", b"%d" % number)
+    network.run(2.0)
+    names = list(network.peers)
+    for name in names:
+        network.crash(name)
+    network.run(1.0)
+    network.join(names[0])
+    for name in names[1:]:
+        network.run(0.5)
+        network.join(name, names[:1])
+    network.run(REPAIR)
+    network.say("p", "t", b"after")
+    network.run(10.0)
+    for client in "ab":
+        assert read(network, client) == [*(b"%d" % number for number in range(20)), b"after"]
+    assert confirmed(network) == 21
+
+
+def test_the_stored_state_of_a_peer_is_its_state() -> None:
+    network = build()
+    for number in range(50):
+        network.say("p", "t", b"%d" % number)
+        network.run(0.1)
+    network.crash(network.owner(CHANNEL))
+    network.run(REPAIR)
+    for name, peer in network.peers.items():
+        replayed, copied = PeerState(network.policy), PeerState(network.policy)
+        for record in network.simulation.logs[name]:
+            replayed.replay(record)
+        for record in peer.state.snapshot():
+            copied.replay(record)
+        for found in (replayed, copied):
+            assert found.logs.keys() == peer.state.logs.keys()
+            for group, log in found.logs.items():
+                now = peer.state.logs[group]
+                assert (log.end, log.written, log.promised) == (now.end, now.written, now.promised)
+                assert (log.members, log.proposed) == (now.members, now.proposed)
+                assert [*log.state.snapshot()] == [*now.state.snapshot()]
+
+
+def test_a_root_that_was_suspended_accepts_nothing_more() -> None:
+    """It wakes with its timers overdue and messages waiting, while another peer is root."""
+    network = build()
+    for number in range(5):
+        network.say("p", "t", b"%d" % number)
+    network.run(2.0)
+    root = network.owner(CHANNEL)
+    peer = network.peers[root]
+    network.simulation.network.cut("asleep", [root])
+    ears = peer.on_message, peer.on_timer
+    slept: list[tuple[str, str, object]] = []
+    peer.on_message = lambda sender, message, now: slept.append(("m", sender, message)) or []  # type: ignore[method-assign,func-returns-value]
+    peer.on_timer = lambda name, now: slept.append(("t", name, None)) or []  # type: ignore[method-assign,func-returns-value]
+    network.run(GIVE_UP)
+    network.say("p", "t", b"while it sleeps")
+    network.run(REPAIR)
+    assert confirmed(network) == 6
+    peer.on_message, peer.on_timer = ears  # type: ignore[method-assign]
+    network.simulation.network.heal("asleep")
+    for what, name, message in slept:
+        if what == "t":
+            network.simulation.call(root, lambda now, name=name: peer.on_timer(name, now))
+        else:
+            network.simulation.post(network.clock.now, root, message, sender=name)
+    for number in range(5):
+        network.say("p", "t", b"after %d" % number)
+    network.run(2 * REPAIR)
+    assert confirmed(network) == 11
+    expected = [
+        *(b"%d" % number for number in range(5)),
+        b"while it sleeps",
+        *(b"after %d" % number for number in range(5)),
+    ]
+    assert read(network, "a") == read(network, "b") == expected
+    assert [len(hosts) for hosts in network.hosts().values()] == [1]
+
+
+def test_a_minority_accepts_nothing_until_a_partition_has_lasted_long() -> None:
+    network = build(3)
+    root = network.owner(CHANNEL)
+    network.say("p", "t", b"0")
+    network.run(2.0)
+    network.client("lonely", [root])
+    network.run(1.0)
+    network.cut("island", [root])
+    network.run(4.0)
+    network.say("lonely", "t", b"in the minority")
+    network.say("p", "t", b"in the majority")
+    network.run(GIVE_UP - 6.0)
+    assert confirmed(network, "lonely") == 0
+    assert confirmed(network) == 2
+    network.heal("island")
+    network.run(REPAIR)
+    assert confirmed(network, "lonely") == 1
+    assert sorted(read(network, "a")) == sorted([b"0", b"in the majority", b"in the minority"])
+
+
+def test_after_a_long_partition_subscribers_are_told_what_was_given_up() -> None:
+    network = build(3)
+    root = network.owner(CHANNEL)
+    network.client("lonely", [root])
+    network.run(1.0)
+    network.want("lonely", "t")
+    network.run(2.0)
+    network.cut("island", [root])
+    network.run(2 * GIVE_UP)
+    network.say("lonely", "t", b"here")
+    network.say("p", "t", b"there")
+    network.run(10.0)
+    assert confirmed(network, "lonely") == confirmed(network) == 1
+    network.heal("island")
+    network.run(2 * REPAIR)
+    network.say("p", "t", b"after")
+    network.run(10.0)
+    told = {
+        client: any(isinstance(e, EventsForgottenError) for e in network.delivered(client))
+        for client in ("a", "b", "lonely")
+    }
+    assert any(told.values())
+    assert not all(told.values())
+    for client in ("a", "b", "lonely"):
+        assert read(network, client)[-1] == b"after"
+
+
+def test_copies_that_are_not_needed_any_more_are_released() -> None:
+    network = build()
+    network.say("p", "t", b"x")
+    for at in range(30):
+        network.run(1.0)
+        network.join(f"new{at}", ["p0", "p1"])
+    network.run(REPAIR + 15 * OVERLAY.tree_period)
+    assert len(holders(network)) == OVERLAY.replicas + 1
+
+
+def test_what_was_asked_of_topics_that_do_not_exist_is_forgotten() -> None:
+    network = build()
+    before = sum(len(peer.state.logs) for peer in network.peers.values())
+    for at in range(20):
+        network.want("a", f"none{at}")
+    network.run(5.0)
+    assert sum(isinstance(each, NoTopic) for each in network.delivered("a")) >= 20
+    for at in range(20):
+        network.unwant("a", f"none{at}")
+    network.run(REPAIR + 60.0)
+    assert sum(len(peer.state.logs) for peer in network.peers.values()) <= before
+
+
+def test_a_removed_topic_stays_removed_though_its_root_crashes() -> None:
+    network = build()
+    network.say("p", "t", b"x")
+    network.run(2.0)
+    network.remove("p", "t")
+    network.run(2.0)
+    assert ("t", Removed(True)) in network.delivered("p")
+    for client in "ab":
+        assert NoTopic("t") in network.delivered(client)
+        network.unwant(client, "t")
+    network.crash(network.owner(CHANNEL))
+    network.run(REPAIR)
+    network.want("a", "t")
+    network.run(3.0)
+    assert network.delivered("a")[-1] == NoTopic("t")
+    assert not holders(network)
+    network.unwant("a", "t")
+    network.create("p", "t")
+    network.run(3.0)
+    assert network.delivered("p")[-1] == ("t", Created(True))
+
+
+def test_a_client_whose_peer_dies_goes_on_at_another() -> None:
+    network = build()
+    reader = network.clients["client/a"]
+    network.say("p", "t", b"0")
+    network.run(2.0)
+    network.crash(reader.peer)
+    network.run(0.5)
+    for number in range(1, 6):
+        network.say("p", "t", b"%d" % number)
+    network.run(REPAIR)
+    assert reader.moves >= 1
+    assert read(network, "a") == [b"%d" % number for number in range(6)]
+    host = network.hosts()[CHANNEL][0]
+    assert set(host.topics[CHANNEL].state.members) == {"client/a", "client/b"}
+
+
+def test_a_client_that_vanishes_is_removed_from_its_channels() -> None:
+    network = build()
+    network.stop_client("a")
+    network.run(PARAMETERS.dead_after + 3.0)
+    host = network.hosts()[CHANNEL][0]
+    assert set(host.topics[CHANNEL].state.members) == {"client/b"}
