@@ -7,8 +7,11 @@ import sqlite3
 import subprocess
 import time
 
+from distributary.machines.real import Store
+from distributary.topics.codec import Create
 from tests.cli.conftest import CommandLine
-from tests.cli.test_topics import PATIENCE, begin, serve, service
+from tests.cli.test_topics import PATIENCE, begin, service
+from tests.topics.hosting import StoredHost
 
 __all__ = ["service"]
 
@@ -53,10 +56,10 @@ def test_subscribing_creates_topics_if_asked_to(
 
 
 def test_a_service_says_what_of_its_state_it_could_not_bring_back(cli: CommandLine) -> None:
-    first = serve(cli.folder)
-    assert cli("topics", "publish", "t", "one", "--create", *STATE).status == 0
-    first.terminate()
-    first.communicate(timeout=PATIENCE)
+    with Store(cli.folder / "state") as store:  # as a former version left it
+        host = StoredHost(store)
+        host.perform(host.start(1.0))
+        host.take("s", "topic/t", Create(1.0), 1.0)
     db = sqlite3.connect(cli.folder / "state/state.db")
     with db:
         db.execute("UPDATE log SET checksum = 0 WHERE number = (SELECT max(number) FROM log)")
@@ -64,6 +67,8 @@ def test_a_service_says_what_of_its_state_it_could_not_bring_back(cli: CommandLi
     again = begin(cli.folder, "serve", *STATE)
     try:
         assert again.stderr is not None
+        moved = again.stderr.readline().decode()
+        assert moved == "moved the state in state/state.db into JetStream\n"
         said = again.stderr.readline().decode()
         assert said.startswith("warning: state/state.db: the last record")
         assert "is damaged" in said

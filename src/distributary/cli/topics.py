@@ -137,12 +137,13 @@ def serve(
 ) -> None:
     """Run the topic service, with an embedded NATS server unless --nats is given.
 
-    Stop it with Ctrl-C (exit 0) or kill it; started again with the same --state, it delivers every
-    event that it has confirmed, once and in order.
+    Stop it with Ctrl-C (exit 0) or kill it; started again, it delivers every event that it has
+    confirmed, once and in order. On a server with JetStream a second service stands by, and goes on
+    within seconds when the first one ends.
     """
     from distributary.topics.nats import ServiceSettings
 
-    if server.state is None:
+    if server.state is None and server.nats is None:
         raise typer.BadParameter("give a folder for its state", param_hint="'--state'")
     settings = ServiceSettings(
         server.state,
@@ -314,38 +315,28 @@ async def _serve(server: ServerChoice, settings: ServiceSettings, monitor: bool)
 
     with _on_signals(stop), suppress(asyncio.CancelledError):
         async with AsyncExitStack() as stack:
-            # Take the lock first: a second service must not touch anything of the first.
-            store = stack.enter_context(Store(settings.folder, sync=settings.sync))
+            store = None
+            if settings.folder is not None:
+                # Take the lock first: a second service must not touch anything of the first.
+                store = stack.enter_context(Store(settings.folder, sync=settings.sync))
             options = server.own
             if options is None:
                 embedded = await stack.enter_async_context(
-                    run_embedded_server(settings.folder, monitor=monitor, on_restart=_warn)
+                    run_embedded_server(
+                        settings.folder, monitor=monitor, sync=settings.sync, on_restart=_warn
+                    )
                 )
                 options = embedded.options
-            service = TopicService(options, settings, store=store)
-            where = options.address if server.own else f"{options.address} (embedded)"
-            await _run_service(service, f"serving topics on {where}, state in {settings.folder}")
+            service = TopicService(options, settings, store=store, report=_note)
+            await service.run()
 
 
-async def _run_service(service: TopicService, started_message: str) -> None:
-    running = asyncio.create_task(service.run())
-    starting = asyncio.create_task(service.started.wait())
-    try:
-        await asyncio.wait((running, starting), return_when=asyncio.FIRST_COMPLETED)
-        for report in service.reports:
-            _warn(report)
-        if service.started.is_set():
-            notes.print(started_message, markup=False)
-        await running
-    finally:
-        starting.cancel()
-        running.cancel()
-        # The error of a service that fails while it is being stopped is dropped.
-        await asyncio.gather(running, return_exceptions=True)
+def _note(what: str) -> None:
+    notes.print(what, markup=False)
 
 
 def _warn(what: str) -> None:
-    notes.print(f"warning: {what}", markup=False)
+    _note(f"warning: {what}")
 
 
 class _on_signals:  # noqa: N801 - reads as a verb where it is used

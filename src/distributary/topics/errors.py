@@ -8,6 +8,7 @@
         ├── ServiceAwayError      no channel service answers
         ├── ServiceRunningError   a channel service is already running
         ├── ServiceReplacedError  another channel service has taken over
+        ├── NoStateError          the service has no place to keep its state
         ├── TopicNameError        an invalid name of a topic
         ├── UnknownTopicError     the topic does not exist
         ├── PayloadTooLargeError  an event exceeds the server's limit
@@ -29,6 +30,7 @@ __all__ = [
     "ClientClosedError",
     "EventsForgottenError",
     "EventsLostError",
+    "NoStateError",
     "NotConfirmedError",
     "PayloadTooLargeError",
     "ServerAwayError",
@@ -114,6 +116,17 @@ class ServiceReplacedError(LiveError):
         super().__init__(
             f"another channel service took over {prefix!r} while this one was disconnected; "
             "this one ends; stop the other before you start it again"
+        )
+
+
+class NoStateError(LiveError):
+    """The server at `url` has no JetStream, and the service has no folder for its state."""
+
+    def __init__(self, url: str) -> None:
+        self.url = hide_secrets(url)
+        super().__init__(
+            f"{self.url}: the NATS server has no JetStream for these credentials, so the state of "
+            "the topic service needs a folder; give one with --state, or enable JetStream"
         )
 
 

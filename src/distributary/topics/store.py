@@ -37,6 +37,16 @@ class TopicStore:
             self.state.identity = self.state.identity or secrets.token_hex(8)
             self.shorten()
 
+    @staticmethod
+    def holds_state(store: Store) -> bool:
+        """Whether a host has written to the store, in this format or in a former one."""
+        return not store.is_empty or store.path.with_name("journal").exists()
+
+    @property
+    def place(self) -> str:
+        """Where the state is, in words."""
+        return str(self._store.path.parent)
+
     @property
     def reports(self) -> list[str]:
         """What could not be brought back, and why."""

@@ -50,7 +50,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(bounded())
 
 
-def settings(folder: Path, **changes: Any) -> ServiceSettings:
+def settings(folder: Path | None, **changes: Any) -> ServiceSettings:
     given = {"policy": QUICK, "plan_every": 0.3, "dead_after": 5.0, **changes}
     return ServiceSettings(folder, **given)
 

@@ -341,7 +341,7 @@ def test_a_service_that_has_lost_its_state_is_told_to_who_relied_on_it(tmp_path:
                 await subscription.get()
 
     async def work() -> None:
-        async with run_embedded_server() as server:
+        async with run_embedded_server(jetstream=False) as server:
             with pytest.raises(LiveError, match="lost its state"):
                 await read(server.options)
 
@@ -397,9 +397,12 @@ def test_a_client_has_a_short_name() -> None:
         TopicClient(name="ü" * 51)
 
 
-def test_there_is_one_service_at_a_time(tmp_path: Path) -> None:
+def test_without_jetstream_there_is_one_service_at_a_time(tmp_path: Path) -> None:
     async def work() -> None:
-        async with run_embedded_server() as server, serving(server.options, tmp_path / "one"):
+        async with (
+            run_embedded_server(jetstream=False) as server,
+            serving(server.options, tmp_path / "one"),
+        ):
             with pytest.raises(StateError, match="another process"):
                 async with serving(server.options, tmp_path / "one"):
                     pass

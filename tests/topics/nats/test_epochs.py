@@ -172,7 +172,7 @@ def test_events_that_a_restored_service_has_lost_are_told_and_new_ones_are_read(
     async def work() -> None:
         found: list[Any] = []
         async with (
-            run_embedded_server() as server,
+            run_embedded_server(jetstream=False) as server,
             client(server.options, beat_every=0.1) as reader,
         ):
             async with serving(server.options, state):
@@ -205,7 +205,7 @@ def test_who_subscribed_after_the_copy_was_made_is_subscribed_again(
         after: list[Any] = []
         new: list[Any] = []
         async with (
-            run_embedded_server() as server,
+            run_embedded_server(jetstream=False) as server,
             client(server.options, beat_every=0.1) as reader,
             client(server.options) as publisher,
         ):

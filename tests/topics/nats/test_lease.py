@@ -45,7 +45,7 @@ def test_a_service_that_slept_while_another_took_its_place_ends_without_a_word(
         said.append(message.subject)
 
     async def work() -> None:
-        async with run_embedded_server(tmp_path / "server") as server:
+        async with run_embedded_server(tmp_path / "server", jetstream=False) as server:
             asleep = Child(server.options, tmp_path / "one")
             awake = Child(server.options, tmp_path / "two")
             await asleep.start()
@@ -76,7 +76,7 @@ def test_a_service_that_slept_while_another_took_its_place_ends_without_a_word(
 def test_a_service_comes_back_when_only_its_connection_was_gone(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            run_embedded_server() as server,
+            run_embedded_server(jetstream=False) as server,
             serving(server.options, tmp_path) as service,
             client(server.options) as other,
         ):
@@ -90,7 +90,7 @@ def test_a_service_comes_back_when_only_its_connection_was_gone(tmp_path: Path) 
 
 def test_of_services_that_start_together_one_serves(tmp_path: Path) -> None:
     async def work() -> None:
-        async with run_embedded_server() as server:
+        async with run_embedded_server(jetstream=False) as server:
             services = [TopicService(server.options, settings(tmp_path / str(n))) for n in range(4)]
             tasks = [asyncio.create_task(service.run()) for service in services]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -110,7 +110,7 @@ def test_of_services_that_start_together_one_serves(tmp_path: Path) -> None:
 
 def test_of_services_that_served_apart_and_meet_the_later_one_stays(tmp_path: Path) -> None:
     async def work() -> None:
-        async with run_embedded_server() as server:
+        async with run_embedded_server(jetstream=False) as server:
             earlier, later = (
                 TopicService(server.options, settings(tmp_path / name)) for name in ("one", "two")
             )
@@ -131,7 +131,7 @@ def test_of_services_that_served_apart_and_meet_the_later_one_stays(tmp_path: Pa
 def test_a_lie_about_another_service_stops_nobody(tmp_path: Path) -> None:
     async def work() -> None:
         async with (
-            run_embedded_server() as server,
+            run_embedded_server(jetstream=False) as server,
             serving(server.options, tmp_path),
             client(server.options) as other,
             connect_to_server(server.options, name="liar") as liar,
@@ -150,7 +150,7 @@ def test_a_lie_about_another_service_stops_nobody(tmp_path: Path) -> None:
 def test_a_lease_that_is_lost_while_it_is_proved_is_not_held() -> None:
     async def work() -> None:
         async with (
-            run_embedded_server() as server,
+            run_embedded_server(jetstream=False) as server,
             connect_to_server(server.options, name="t", echo=False) as nc,
         ):
             lease = Lease(Subjects())
@@ -178,7 +178,7 @@ def test_what_a_connection_could_not_send_is_not_sent_by_the_next() -> None:
             back.set()
 
         async with (
-            run_embedded_server() as server,
+            run_embedded_server(jetstream=False) as server,
             connect_to_server(server.options, name="spy") as spy,
             connect_to_server(server.options, name="t", on_reconnect=come_back) as nc,
         ):

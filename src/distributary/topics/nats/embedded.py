@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory, gettempdir
@@ -39,15 +40,22 @@ _SETTLED = 10.0  # seconds after which an exit no longer counts as a failed star
 _QUICK_ENDS = 5  # failed starts in a row before giving up
 
 
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    max_payload: int
+    monitor: bool
+    jetstream: bool
+    sync: bool
+    start_within: float
+
+
 class EmbeddedServer:
     """A server on this machine that lives as long as this process and is restarted when it dies."""
 
-    def __init__(self, folder: Path, *, max_payload: int, monitor: bool, within: float) -> None:
+    def __init__(self, folder: Path, settings: _Settings) -> None:
         self._folder = folder
         self._room = folder / "server"  # for the server's own files
-        self._max_payload = max_payload
-        self._with_monitor = monitor
-        self._within = within
+        self._settings = settings
         self._binary = _find_binary()
         self._process: asyncio.subprocess.Process
         self._record: ServerRecord
@@ -142,12 +150,16 @@ class EmbeddedServer:
             'host: "127.0.0.1"',
             f"port: {port}",
             f"server_name: {json.dumps(name)}",
-            f"max_payload: {self._max_payload}",
+            f"max_payload: {self._settings.max_payload}",
             f"ports_file_dir: {json.dumps(str(self._room.absolute()))}",
             f"authorization {{ token: {json.dumps(token)} }}",
         ]
-        if self._with_monitor:
+        if self._settings.monitor:
             lines.append('http: "127.0.0.1:-1"')
+        if self._settings.jetstream:
+            store = json.dumps(str((self._folder / "jetstream").absolute()))
+            sync = ", sync_interval: always" if self._settings.sync else ""
+            lines.append(f"jetstream {{ store_dir: {store}{sync} }}")
         return "\n".join([*lines, ""])
 
     async def _await_ports(
@@ -156,7 +168,7 @@ class EmbeddedServer:
         """Wait for the file in which the server writes its ports; None if the server exits."""
         wanted = self._room / f"nats-server_{process.pid}.ports"
         try:
-            async with asyncio.timeout(self._within):
+            async with asyncio.timeout(self._settings.start_within):
                 while process.returncode is None:
                     with suppress(OSError, ValueError):  # not written yet, or not completely
                         ports: dict[str, list[str]] = json.loads(wanted.read_text())
@@ -165,7 +177,8 @@ class EmbeddedServer:
                 return None
         except TimeoutError:
             await _end(process)
-            raise ServerStartError(f"it is not listening after {self._within:g} s") from None
+            within = self._settings.start_within
+            raise ServerStartError(f"it is not listening after {within:g} s") from None
         except asyncio.CancelledError:
             await _end(process)
             raise
@@ -184,6 +197,8 @@ async def run_embedded_server(
     *,
     max_payload: int = 1 << 20,
     monitor: bool = False,
+    jetstream: bool = True,
+    sync: bool = False,
     start_within: float = 10.0,
     on_restart: Callable[[str], None] = lambda what: None,
 ) -> AsyncIterator[EmbeddedServer]:
@@ -191,10 +206,12 @@ async def run_embedded_server(
 
     `server.json` in the folder has its address and token, readable by this user only; clients with
     its `options` look it up there, also after a restart. With `monitor` it serves its monitoring
-    pages, which every local user can read.
+    pages, which every local user can read. What JetStream keeps is in `jetstream` in the folder,
+    and with `sync` it survives a power failure too.
     """
+    settings = _Settings(max_payload, monitor, jetstream, sync, start_within)
     with _temporary_home() if folder is None else nullcontext(folder) as home, _hold_lock(home):
-        server = EmbeddedServer(home, max_payload=max_payload, monitor=monitor, within=start_within)
+        server = EmbeddedServer(home, settings)
         await server.start()
         try:
             async with own_tasks() as start:

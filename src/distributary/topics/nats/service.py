@@ -3,13 +3,18 @@
 It can be stopped, killed and started again at any moment without losing what it has confirmed.
 It handles messages in batches: it writes the records of a batch first, and only then sends the
 messages that follow from it.
+
+Where the server has JetStream the state is kept there, and further services stand by: one of them
+goes on from that state when the one that serves ends, or is cut off. Elsewhere the state is in a
+folder, and only one service can run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,9 +24,11 @@ from typing import Any, NamedTuple
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
 
 from distributary.errors import LiveError
-from distributary.machines.actions import Action, Append, Send
+from distributary.machines.actions import Action, Send
 from distributary.machines.real import Driver, Store
 from distributary.topics import Policy, members_of
 from distributary.topics.advice import Adviser
@@ -35,13 +42,16 @@ from distributary.topics.codec import (
     decode,
     encode,
 )
-from distributary.topics.errors import ServerAwayError
+from distributary.topics.errors import NoStateError, ServerAwayError, ServiceReplacedError
 from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.messages import Event
 from distributary.topics.nats.connection import MalformedMessageError
+from distributary.topics.nats.jetstream import find_jetstream
 from distributary.topics.nats.lease import Lease
 from distributary.topics.nats.options import NatsOptions, connect_to_server
 from distributary.topics.nats.policy import LIVE
+from distributary.topics.nats.stand_by import KeptLease
+from distributary.topics.nats.state_log import StateLog, StoppedError
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.status import TopicStatus, status_of
 from distributary.topics.store import TopicStore
@@ -51,6 +61,7 @@ __all__ = ["ServiceSettings", "TopicService"]
 
 _MEMBERS = members_of("")
 _CLOSED = "the connection is closed for good"
+_PLACE = "place"  # the key of the store
 _BATCH = 512  # messages that share one write
 _HOUSEKEEPING = 0.5  # seconds between two looks at who is alive and what is finished
 _SOON = 0.05  # seconds
@@ -61,12 +72,12 @@ _LAST_FLUSH = 1  # seconds for the last words at the end
 class ServiceSettings:
     """How a service works; times in seconds.
 
-    `folder` is its own, with all it must know again. `queue` bounds what waits to be taken in; when
-    it is full the connection's own buffer fills, and what does not fit is dropped: clients say
-    it again.
+    `folder` is its own, with all it must know again where the server has no JetStream; what it has
+    from before is moved into JetStream. `queue` bounds what waits to be taken in; when it is full
+    the connection's own buffer fills, and what does not fit is dropped: clients say it again.
     """
 
-    folder: Path
+    folder: Path | None
     policy: Policy = LIVE
     prefix: str = "distributary"
     seed: int = 0
@@ -102,53 +113,44 @@ class TopicService:
     """Hosts channels until it is told to stop.
 
     `run` may be cancelled at any time: what was confirmed is kept. A `store` in the settings'
-    folder may be given that is open already, and is not closed then.
+    folder may be given that is open already, and is not closed then. `report` is called with what
+    an operator should know, in words.
     """
 
     def __init__(
-        self, options: NatsOptions, settings: ServiceSettings, *, store: Store | None = None
+        self,
+        options: NatsOptions,
+        settings: ServiceSettings,
+        *,
+        store: Store | None = None,
+        report: Callable[[str], None] = lambda what: None,
     ) -> None:
         self.options = options
         self.settings = settings
         self.subjects = Subjects(settings.prefix)
         self.traffic = _Traffic()
         self.started = asyncio.Event()
+        self.standing_by = asyncio.Event()  # at least once
         self.reports: list[str] = []  # what of its state could not be brought back
+        self._report = report
         self._opened = store
-        self._lease = Lease(self.subjects)
+        self._lease: Lease | KeptLease = Lease(self.subjects)
         self._stopping = False
         self._nc: Client
-        self._driver = Driver(
-            self._take,
-            lambda name, now: self.host.on_timer(name, now),
-            {Send: self._send, _Answer: self._answer},
-            clock=time.time,
-            store=self._write,
-            capacity=settings.queue,
-            batch=_BATCH,
-        )
+        self._driver: Driver[Msg] | None = None  # while it serves
 
     def stop(self) -> None:
         """Finish what was begun, and end."""
         self._stopping = True
-        self._driver.stop()
+        if self._driver is not None:
+            self._driver.stop()
 
     async def run(self) -> None:
         """Serve until `stop`, or until the server does not let us in any more."""
         async with AsyncExitStack() as stack:
-            store = self._opened or stack.enter_context(
-                Store(self.settings.folder, sync=self.settings.sync)
-            )
-            policy = self.settings.policy
-            self._store = TopicStore(store, policy)
-            self.reports = self._store.reports
-            self.host = TopicHost(
-                policy,
-                self._store.state,
-                seed=self.settings.seed,
-                flow_memory=self.settings.flow_memory,
-            )
-            self.adviser = Adviser(self.host, self.settings.budget)
+            store, folder = self._opened, self.settings.folder
+            if store is None and folder is not None:
+                store = stack.enter_context(Store(folder, sync=self.settings.sync))
             self._nc = await stack.enter_async_context(
                 connect_to_server(
                     self.options,
@@ -159,23 +161,111 @@ class TopicService:
                     on_error=self._on_error,
                 )
             )
-            async with self._driver:
-                await self._begin(self._nc)
-                self._driver.start(self._keep_house())
-                await self._take_turns()
+            js = await find_jetstream(self._nc)
+            if js is not None:
+                await self._serve_in_turn(js, store)
+            elif store is not None:
+                await self._serve_alone(store)
+            else:
+                raise NoStateError(self.options.url)
             if self._nc.is_connected:
                 with suppress(nats.errors.Error):
                     await self._nc.flush(timeout=_LAST_FLUSH)
 
-    async def _begin(self, nc: Client) -> None:
+    # --- terms ---------------------------------------------------------------------------------
+
+    async def _serve_alone(self, store: Store) -> None:
+        """Serve with the state in a folder; another service under our prefix ends one of us."""
+        kept = TopicStore(store, self.settings.policy)
+        self.reports = kept.reports
+        lease = self._lease = Lease(self.subjects)
+        await lease.listen(self._nc)
+        await self._serve(kept)
+
+    async def _serve_in_turn(self, js: JetStreamContext, store: Store | None) -> None:
+        """Stand by, serve with the state in JetStream, and stand by again when replaced."""
+        lease = self._lease = KeptLease(js, self.subjects, place=_name_place(store))
+        await lease.open()
+        while not self._stopping:
+            self.standing_by.set()
+            if not await lease.take(lambda: self._stopping, self._tell_holder):
+                return
+            try:
+                await self._serve(await self._open_log(js, store))
+            except ServiceReplacedError:
+                self._report("another service has taken over; this one stands by")
+            except StoppedError:
+                return  # what could not be stored is confirmed to nobody
+            finally:
+                await lease.give_back()
+
+    def _tell_holder(self, holder: str) -> None:
+        self._report(f"standing by: {holder} serves {self.settings.prefix!r}")
+
+    async def _open_log(self, js: JetStreamContext, store: Store | None) -> StateLog:
+        log = StateLog(
+            js,
+            self.subjects,
+            self.settings.policy,
+            most_payload=self._nc.max_payload,
+            stopping=lambda: self._stopping,
+        )
+        was_empty = await log.open()
+        self.reports = log.reports
+        if store is not None and TopicStore.holds_state(store):
+            await self._move_state(store, log, was_empty)
+        return log
+
+    async def _move_state(self, store: Store, log: StateLog, was_empty: bool) -> None:
+        """Move the state of a former version from the folder into JetStream."""
+        kept = TopicStore(store, self.settings.policy)
+        self.reports += kept.reports
+        if was_empty:
+            await log.shorten(kept.state)
+            store.replace([])
+            self._report(f"moved the state in {store.path} into JetStream")
+        else:
+            self.reports.append(
+                f"{store.path}: ignored, because the state is in JetStream; remove the file"
+            )
+
+    async def _serve(self, kept: TopicStore | StateLog) -> None:
+        """Host channels until told to stop, or until another service replaces this one."""
+        settings = self.settings
+        self.host = TopicHost(
+            settings.policy, kept.state, seed=settings.seed, flow_memory=settings.flow_memory
+        )
+        self.adviser = Adviser(self.host, settings.budget)
+        for each in self.reports:
+            self._report(f"warning: {each}")
+        self._driver = Driver(
+            self._take,
+            lambda name, now: self.host.on_timer(name, now),
+            {Send: self._send, _Answer: self._answer},
+            clock=time.time,
+            store=lambda found: kept.write([action.record for action in found]),
+            capacity=settings.queue,
+            batch=_BATCH,
+        )
         try:
-            await self._lease.listen(nc)
+            async with self._driver, AsyncExitStack() as stack:
+                await self._begin(self._driver, stack)
+                self._report(f"serving topics on {self.options.address}, state in {kept.place}")
+                self._driver.start(self._keep_house(self._driver))
+                await self._take_turns(self._driver)
+        finally:
+            self._driver = None
+
+    async def _begin(self, driver: Driver[Msg], stack: AsyncExitStack) -> None:
+        nc = self._nc
+        try:
             await self._prove_lease()
             self.host.fit(nc.max_payload - AROUND)
-            self._driver.call(self.host.start)
-            await self._driver.turn()
-            await nc.subscribe(self.subjects.service, cb=self._driver.put)
-            await nc.subscribe(self.subjects.status, cb=self._driver.put)
+            driver.call(self.host.start)
+            await driver.turn()
+            for subject in (self.subjects.service, self.subjects.status):
+                heard = await nc.subscribe(subject, cb=driver.put)
+                stack.push_async_callback(_unsubscribe, heard)
             await nc.flush()
         except nats.errors.Error as error:
             raise ServerAwayError(self.options.url, str(error)) from error
@@ -196,15 +286,15 @@ class TopicService:
 
     # --- in and out ----------------------------------------------------------------------------
 
-    async def _take_turns(self) -> None:
-        while await self._driver.wait():
+    async def _take_turns(self, driver: Driver[Msg]) -> None:
+        while await driver.wait():
             self._check_open()
             if not self._lease.held:
                 await self._prove_lease()
                 if not self._lease.held:
                     return  # told to stop; what came now is said again to the next service
                 self.host.excuse(time.time())
-            await self._driver.turn()
+            await driver.turn()
             self.traffic.batches += 1
 
     def _take(self, message: Msg, now: float) -> Iterable[Action | _Answer]:
@@ -222,9 +312,6 @@ class TopicService:
         if isinstance(said, Create):  # whoever creates a topic waits for the reply, nobody else
             return list(_redirect_answers(actions, message.reply))
         return actions
-
-    def _write(self, records: list[Append]) -> None:
-        self._store.write([action.record for action in records])
 
     async def _send(self, sends: list[Send]) -> None:
         """Send messages; of confirmations, the last one of each stream."""
@@ -268,16 +355,17 @@ class TopicService:
         self._lease.lose()
 
     async def _on_reconnect(self) -> None:
-        self._driver.call(self.host.repeat_last)
+        if self._driver is not None:
+            self._driver.call(self.host.repeat_last)
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.traffic.dropped += 1
-        elif isinstance(error, MalformedMessageError):
+        elif isinstance(error, MalformedMessageError) and self._driver is not None:
             self.host.counts.refused += 1
 
-    async def _keep_house(self) -> None:
-        settings, call = self.settings, self._driver.call
+    async def _keep_house(self, driver: Driver[Msg]) -> None:
+        settings, call = self.settings, driver.call
         planned, looked = time.monotonic(), time.time()
         while True:
             await asyncio.sleep(_HOUSEKEEPING)
@@ -317,6 +405,22 @@ class TopicService:
             dropped=traffic.dropped,
             batches=traffic.batches,
         )
+
+
+def _name_place(store: Store | None) -> str:
+    """A name for a folder that is unique, and stays the same; empty without a folder."""
+    if store is None:
+        return ""
+    place = store.get(_PLACE)
+    if place is None:
+        place = secrets.token_hex(8).encode()
+        store.put(_PLACE, place)
+    return place.decode()
+
+
+async def _unsubscribe(heard: Subscription) -> None:
+    with suppress(nats.errors.Error):
+        await heard.unsubscribe()
 
 
 def _redirect_answers(actions: Iterable[Action], reply: str) -> Iterator[Action | _Answer]:

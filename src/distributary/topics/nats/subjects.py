@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
+from zlib import crc32
 
 __all__ = ["Subjects", "name_of", "token_of"]
 
@@ -57,6 +58,19 @@ class Subjects:
     def service(self) -> str:
         """The subjects of all messages to a service."""
         return f"{self.prefix}.to.*"
+
+    @property
+    def state(self) -> str:
+        """The subject of the records of the service's state."""
+        return f"{self.prefix}.state"
+
+    def stream(self, what: str) -> str:
+        """The name of a JetStream stream or bucket, which may have neither dots nor tildes."""
+        prefix = self.prefix
+        if not prefix.isalnum():
+            prefix = "".join(c if c.isalnum() else "_" for c in prefix)
+            prefix += f"_{crc32(self.prefix.encode()):08x}"  # a.b and a_b are two
+        return f"{prefix}_topics_{what}"
 
     def to(self, channel: str) -> str:
         """The subject of messages to a channel."""
