@@ -134,7 +134,8 @@ class TopicService:
         self.reports: list[str] = []  # what of its state could not be brought back
         self._report = report
         self._opened = store
-        self._lease: Lease | KeptLease = Lease(self.subjects)
+        self._claim = Lease(self.subjects)
+        self._lease: Lease | KeptLease = self._claim
         self._stopping = False
         self._nc: Client
         self._driver: Driver[Msg] | None = None  # while it serves
@@ -178,8 +179,7 @@ class TopicService:
         """Serve with the state in a folder; another service under our prefix ends one of us."""
         kept = TopicStore(store, self.settings.policy)
         self.reports = kept.reports
-        lease = self._lease = Lease(self.subjects)
-        await lease.listen(self._nc)
+        await self._claim.listen(self._nc)
         await self._serve(kept)
 
     async def _serve_in_turn(self, js: JetStreamContext, store: Store | None) -> None:

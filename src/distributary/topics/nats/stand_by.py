@@ -104,15 +104,15 @@ class KeptLease:
         while not stopping():
             try:
                 found, now = await self._look(), self._clock()
-                if found.where not in ("", self.holder):
-                    on_holder(found.where)
-                self.holder = found.where
                 if found.revision != seen:
                     seen, since = found.revision, now
                 is_free = not found.service or now - since > LASTS or self._is_ours(found)
                 if is_free and await self._write(found.revision):
                     self._place = ""  # whoever takes it from us is alive
                     return True
+                if not is_free and found.where != self.holder:
+                    self.holder = found.where
+                    on_holder(found.where)
             except AWAY:
                 seen = -1  # the holder gets its whole time again once the server is back
             await asyncio.sleep(_LOOK_EVERY)
