@@ -55,6 +55,22 @@ def test_subscribing_creates_topics_if_asked_to(
     assert out == b"new 1: one\n"
 
 
+def test_removed_topics_are_gone_and_their_subscribers_are_told(
+    cli: CommandLine, service: subprocess.Popen[bytes]
+) -> None:
+    assert cli("topics", "create", "weather", "news", *STATE).status == 0
+    reading = begin(cli.folder, "subscribe", "weather", *STATE)
+    wait_for_subscriptions(cli, 1)
+    ran = cli("topics", "remove", "weather", "sport", "weather", *STATE)
+    assert (ran.status, ran.out) == (0, "weather: removed\nsport: does not exist\n")
+    out, err = reading.communicate(timeout=PATIENCE)
+    assert (reading.returncode, out) == (1, b"")
+    assert b"there is no topic 'weather'" in err
+    ran = cli("topics", "remove", "news", "weather", "--json", *STATE)
+    assert ran.document == {"topics": ["news", "weather"], "removed": ["news"]}
+    assert cli("topics", "status", "--json", *STATE).document["topics"] == 0
+
+
 def test_a_service_says_what_of_its_state_it_could_not_bring_back(cli: CommandLine) -> None:
     with Store(cli.folder / "state") as store:  # as a former version left it
         host = StoredHost(store)

@@ -179,6 +179,28 @@ def create(
             results.print(f"{topic}: {outcome}", markup=False)
 
 
+def remove(
+    topics: Annotated[list[str], typer.Argument(help="Names of topics.")],
+    timeout: Timeout = Seconds("30s"),
+    as_document: Json = False,
+    *,
+    server: ServerChoice,
+) -> None:
+    """Remove topics with their events and subscriptions; their subscribers get an error."""
+
+    async def work() -> list[str]:
+        async with _client(server, float(timeout)) as client:
+            return [topic for topic in dict.fromkeys(topics) if await client.remove(topic)]
+
+    gone = _run(work())
+    if as_document:
+        print_json({"topics": list(dict.fromkeys(topics)), "removed": gone})
+    else:
+        for topic in dict.fromkeys(topics):
+            outcome = "removed" if topic in gone else "does not exist"
+            results.print(f"{topic}: {outcome}", markup=False)
+
+
 def publish(
     topic: Annotated[str, typer.Argument(help="Name of the topic; any text.")],
     payload: Annotated[
@@ -266,7 +288,7 @@ def status(
         _run(show_once(options, server.prefix, pages, as_document))
 
 
-for _command in (serve, create, publish, subscribe, status):
+for _command in (serve, create, remove, publish, subscribe, status):
     app.command(_command.__name__)(takes_groups(_command))
 
 

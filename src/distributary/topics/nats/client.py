@@ -8,7 +8,7 @@ import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import nats.errors
 from nats.aio.client import Client
@@ -25,6 +25,8 @@ from distributary.topics.codec import (
     Created,
     Expect,
     NoTopic,
+    Remove,
+    Removed,
     Taken,
     decode,
     digest,
@@ -47,8 +49,10 @@ from distributary.topics.nats.writer import TopicWriter
 
 __all__ = ["ClientSettings", "ClientStatistics", "TopicClient"]
 
+A = TypeVar("A", Created, Removed)
+
 _TICK = 0.25  # seconds between two checks for unconfirmed requests
-_AT_ONCE = 256  # concurrent requests to create topics, and to subscribe; others wait
+_AT_ONCE = 256  # concurrent requests to create or remove topics, and to subscribe; others wait
 _LONGEST_NAME = 100  # bytes; the name is part of every message
 
 
@@ -104,7 +108,7 @@ class TopicClient:
         self.name = f"client/{name + '/' if name else ''}{secrets.token_hex(8)}"
         self._subjects = Subjects(self.settings.prefix)
         self._stack = AsyncExitStack()
-        self._creating = asyncio.Semaphore(_AT_ONCE)
+        self._asking = asyncio.Semaphore(_AT_ONCE)
         self._subscribing = asyncio.Semaphore(_AT_ONCE)
         self._nc: Client | None = None
 
@@ -166,14 +170,30 @@ class TopicClient:
         check_topic(topic)
         if not (isfinite(flow) and flow >= 0):
             raise ValueError(f"flow must be at least 0 events per interval, not {flow:g}")
+        answer = await self._ask(topic, Create(flow), Created)
+        return answer.new
+
+    async def remove(self, topic: str) -> bool:
+        """Remove a topic with its events and subscriptions; returns whether it existed.
+
+        Subscriptions to it end with an `UnknownTopicError`. If cancelled, the topic may or may not
+        have been removed.
+        """
+        check_topic(topic)
+        answer = await self._ask(topic, Remove(), Removed)
+        return answer.existed
+
+    async def _ask(self, topic: str, message: Create | Remove, kind: type[A]) -> A:
         self._open()
         try:
-            async with asyncio.timeout(self.settings.timeout), self._creating:
-                return await self._create(topic, Create(flow))
+            async with asyncio.timeout(self.settings.timeout), self._asking:
+                return await self._repeat_until_answered(topic, message, kind)
         except TimeoutError:
             raise self._away(self.settings.timeout) from None
 
-    async def _create(self, topic: str, message: Create) -> bool:
+    async def _repeat_until_answered(
+        self, topic: str, message: Create | Remove, kind: type[A]
+    ) -> A:
         """Repeat the request, each time with a longer time-out, until it is answered."""
         subject, data = self._subjects.to(topic_channel(topic)), encode(self.name, message)
         for attempt in itertools.count():
@@ -189,8 +209,8 @@ class TopicClient:
                 raise ClientClosedError from None
             else:
                 said = _answer_in(answer)
-                if isinstance(said, Created):
-                    return said.new
+                if isinstance(said, kind):
+                    return said
                 if said is not None:
                     raise TopicNameError(topic, "the service refuses it")
         raise AssertionError("nobody counts that far")

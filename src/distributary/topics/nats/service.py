@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,6 +38,8 @@ from distributary.topics.codec import (
     Create,
     Created,
     NoTopic,
+    Remove,
+    Removed,
     Taken,
     decode,
     encode,
@@ -61,6 +63,7 @@ __all__ = ["ServiceSettings", "TopicService"]
 
 _MEMBERS = members_of("")
 _CLOSED = "the connection is closed for good"
+_ANSWERS: Mapping[type, tuple[type, ...]] = {Create: (Created, NoTopic), Remove: (Removed,)}
 _PLACE = "place"  # the key of the store
 _BATCH = 512  # messages that share one write
 _HOUSEKEEPING = 0.5  # seconds between two looks at who is alive and what is finished
@@ -309,8 +312,9 @@ class TopicService:
             self.host.counts.refused += 1
             return ()
         actions = self.host.on_message(sender, ChannelMessage(to, said), now)
-        if isinstance(said, Create):  # whoever creates a topic waits for the reply, nobody else
-            return list(_redirect_answers(actions, message.reply))
+        answers = _ANSWERS.get(type(said))
+        if answers:  # who asks waits for the reply, nobody else
+            return list(_redirect_answers(actions, answers, message.reply))
         return actions
 
     async def _send(self, sends: list[Send]) -> None:
@@ -423,10 +427,12 @@ async def _unsubscribe(heard: Subscription) -> None:
         await heard.unsubscribe()
 
 
-def _redirect_answers(actions: Iterable[Action], reply: str) -> Iterator[Action | _Answer]:
-    """Have what answers a `Create` go to the reply's subject, if there is one."""
+def _redirect_answers(
+    actions: Iterable[Action], kinds: tuple[type, ...], reply: str
+) -> Iterator[Action | _Answer]:
+    """Have what answers a request go to the reply's subject, if there is one."""
     for action in actions:
-        if not (isinstance(action, Send) and isinstance(action.message.message, Created | NoTopic)):
+        if not (isinstance(action, Send) and isinstance(action.message.message, kinds)):
             yield action
         elif reply:
             yield _Answer(reply, encode(SERVICE, action.message.message))
