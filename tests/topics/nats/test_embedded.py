@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -29,7 +31,7 @@ from distributary.topics.nats import (
     run_embedded_server,
 )
 from distributary.topics.nats.options import connect_to_server, find_server
-from tests.topics.nats.running import client, run, serving
+from tests.topics.nats.running import PATIENCE, client, run, serving
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -262,6 +264,37 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(
     run(work())
     os.close(lock)
     assert set(tmp_path.iterdir()) == {used, bare, fresh}
+
+
+_HOLDER = """
+import asyncio
+from distributary.topics.nats import run_embedded_server
+
+async def main():
+    async with run_embedded_server() as server:
+        print(server.options.folder, flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_process_leaves_no_folder_with_a_token(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert holder.stdout is not None
+    folder = Path(holder.stdout.readline().strip())
+    assert "token" in (folder / "server.json").read_text()
+    holder.kill()
+    holder.communicate()
+    deadline = time.monotonic() + PATIENCE
+    while [*tmp_path.iterdir()]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 SECRET = st.text("SECRT:/@,?#%[] ", min_size=1).map(lambda text: f"XYZ{text}ZYX")

@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -36,6 +37,8 @@ __all__ = ["EmbeddedServer", "run_embedded_server"]
 _TEMPORARY = "distributary-nats-"
 _LOCK = "server.lock"
 _PR_SET_PDEATHSIG = 1
+# Its input ends with this process; the server may write a little longer.
+_REMOVE_AT_THE_END = 'read -r _; rm -rf "$1"; while [ -e "$1" ]; do sleep 0.1; rm -rf "$1"; done'
 _SETTLED = 10.0  # seconds after which an exit no longer counts as a failed start
 _QUICK_ENDS = 5  # failed starts in a row before giving up
 
@@ -232,12 +235,20 @@ def _hold_lock(home: Path) -> Iterator[None]:
 
 @contextmanager
 def _temporary_home() -> Iterator[Path]:
-    """A temporary folder; if this process is killed, the next one removes it."""
-    for left in Path(gettempdir()).glob(f"{_TEMPORARY}*"):
+    """A temporary folder that is removed even if this process is killed, since it has a token."""
+    for left in Path(gettempdir()).glob(f"{_TEMPORARY}*"):  # what a killed machine left
         if _is_abandoned(left):
             shutil.rmtree(left, ignore_errors=True)
-    with TemporaryDirectory(prefix=_TEMPORARY) as temporary:
-        yield Path(temporary)
+    with TemporaryDirectory(prefix=_TEMPORARY, ignore_cleanup_errors=True) as temporary:
+        remover = subprocess.Popen(
+            ["/bin/sh", "-c", _REMOVE_AT_THE_END, "sh", temporary],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C in a terminal must not reach it
+        )
+        try:
+            yield Path(temporary)
+        finally:
+            remover.communicate()
 
 
 def _is_abandoned(home: Path) -> bool:
