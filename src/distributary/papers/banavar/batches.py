@@ -25,7 +25,7 @@ from distributary.papers.banavar.brokers import (
 )
 from distributary.papers.banavar.load import LINKS, PARAMS
 from distributary.papers.banavar.overload import COSTS, COSTS_NOTE, BrokerLoad, BrokerSetting
-from distributary.papers.drawing import Sheet, draw_chart
+from distributary.papers.drawing import INK, QUIET, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import NOTHING, percent, table
 from distributary.planning import Progress, Step, silent
@@ -156,8 +156,8 @@ def _notes(prices: Prices) -> tuple[str, ...]:
 
 def _own_words(prices: Prices) -> str:
     return (
-        "Ours prepares nothing anew. Where a subscription ends, its nodes are updated on the way "
-        f"to the root: {prices.own_nodes:.0f} nodes on average, of {prices.nodes:,}. A new one is "
+        "Ours prepares no tree anew for each change. Where a subscription ends, its nodes are "
+        f"updated on the way to the root: {prices.own_nodes:.0f} nodes on average, of {prices.nodes:,}. A new one is "
         "tried by itself until 32 have come, and trees are merged only with those of about their "
         "size. So our brokers spread each change at once, at the price of its messages; "
         "[the benchmarks](../benchmarks.md) have the time for each change."
@@ -352,8 +352,9 @@ def _chart(prices: Prices) -> str:
             y = [prices.rate(changes, period) for changes in CHANGES]
             axes.plot(CHANGES, y, color=colour, marker="o", label=_name(period))
         rare = RARE * prices.rate(0.0, 0.0) * len(PUBLISHERS)
-        axes.axvline(rare, color="#8b9299", linewidth=1, linestyle="--")
-        axes.text(rare, 2, f" a change for {1 / RARE:.0f} events", color="#57606a")
+        axes.axvline(rare, color=QUIET, linewidth=1, linestyle="--")
+        words = f"a change for \n{1 / RARE:.0f} events "
+        axes.text(rare, 0.5 * prices.rate(0.0, 0.0), words, color=INK, ha="right")
         axes.set(xscale="log", ylim=(0, None), xlabel="changes of subscriptions a second")
         axes.xaxis.set_major_formatter("{x:g}")
         axes.set(ylabel="events/s of each publisher")
