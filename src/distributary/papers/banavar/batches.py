@@ -157,10 +157,10 @@ def _notes(prices: Prices) -> tuple[str, ...]:
 def _own_words(prices: Prices) -> str:
     return (
         "Ours prepares no tree anew for each change. Where a subscription ends, its nodes are "
-        f"updated on the way to the root: {prices.own_nodes:.0f} nodes on average, of {prices.nodes:,}. A new one is "
-        "tried by itself until 32 have come, and trees are merged only with those of about their "
-        "size. So our brokers spread each change at once, at the price of its messages; "
-        "[the benchmarks](../benchmarks.md) have the time for each change."
+        f"updated on the way to the root: {prices.own_nodes:.0f} nodes on average, of "
+        f"{prices.nodes:,}. A new one is tried by itself until 32 have come, and trees are merged "
+        "only with those of about their size. So our brokers spread each change at once, at the "
+        "price of its messages; [the benchmarks](../benchmarks.md) have the time for each change."
     )
 
 

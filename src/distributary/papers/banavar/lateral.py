@@ -289,8 +289,9 @@ def _change_words(found: Places) -> str:
         f"{1e3 * (after.delay - before.delay):+.0f} ms on average. Link matching bears {few} "
         f"events/s where {100 * SHARES[0]:g} % match and {most} where {100 * SHARES[1]:g} % do, "
         f"flooding {percent(after.flooding / before.flooding - 1, signed=True)}: events from one "
-        "region to another need not pass the regions' roots. Link matching takes no more steps than "
-        f"one search up to {hops(after.ahead)}, without lateral links up to {hops(before.ahead)}."
+        "region to another need not pass the regions' roots. Link matching takes no more steps "
+        f"than one search up to {hops(after.ahead)}, without lateral links up to "
+        f"{hops(before.ahead)}."
     )
 
 

@@ -323,7 +323,7 @@ def _chart(points: Points) -> str:
             x = [100 * share for share in by_share]
             y = [point.limit for point in by_share.values()]
             label = f"ours, {subscription_count(each):,} subscriptions"
-            axes.plot(x, y, color=colour, marker="*", markersize=10, linestyle=":", label=label)
+            axes.plot(x, y, "*", color=colour, markersize=10, label=label)
         axes.axhline(float(np.mean(_flood(points))), color=FLOOD_COLOUR, label="flooding")
         axes.plot([], [], "D", color=QUIET, markerfacecolor="none", label="independent")
         axes.set(xlabel="percent of subscriptions matching an event", xlim=(0, 2), ylim=(0, None))
