@@ -53,6 +53,7 @@ __all__ = ["Subscriber"]
 _MOST_INVITATIONS = 20
 _MESSAGES_PER_MOVE = 3.0
 _SOON = 0.1  # seconds
+_MANY_TRIES = 2
 
 
 class Subscriber(EventSequencer):
@@ -469,9 +470,12 @@ class Subscriber(EventSequencer):
         return [*self._retry(now), SetTimer("refresh", now + self.policy.retry)]
 
     def _rejoin_channel(self, channel: str, now: float) -> list[Action]:
-        """Join a channel again that does not know this subscriber, unless that is under way."""
+        """Join a channel again that does not know this subscriber, unless that is under way.
+
+        A join that is not confirmed for long may be taken for one of before its death.
+        """
         held = self.on[channel]
-        if held.state is not AttendanceState.JOINED:
+        if held.is_leaving or (not held.brings and held.tries < _MANY_TRIES):
             return []
         self._version += 1
         held.version, held.state = self._version, AttendanceState.JOINING
