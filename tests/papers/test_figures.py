@@ -102,6 +102,13 @@ SHAPES |= {
     "milo-fig7": (CURVES, 85),
     "milo-fig8": (CURVES, 153),
     "milo-fig9": (CURVES, 492),
+    "milo-overlay": (
+        (
+            *("model", "algorithm", "seed", "way", "maintenance", "dissemination", "cost"),
+            *("excess", "plain_excess", "hops", "control", "clusters"),
+        ),
+        18,
+    ),
     "milo-scales": (
         (
             *("varied", "share", "model", "topics", "users", "algorithm", "seed"),

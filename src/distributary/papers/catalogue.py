@@ -63,6 +63,7 @@ _ALL = (
     Recipe("milo-fig7", "cost where interests have no clusters"),
     Recipe("milo-fig8", "cost while interests shift"),
     Recipe("milo-fig9", "updates of packages, three maintenance intervals"),
+    Recipe("milo-overlay", "clusters of a growing system on the trees of an overlay"),
     Recipe("milo-scales", "fewer and more topics and users"),
     Recipe("tock-fig4", "who follows what on a trading floor, and how fast it ticks"),
     Recipe("tock-fig5", "what the two filters cost a receiver, measured here"),

@@ -139,11 +139,11 @@ class Schedule:
                 self.network.crash(peer)
                 self.down.append(peer)
             case "return" if self.down:
-                self.network.join(self.down.pop(0), peers[:2])
+                self.network.join(self.down.pop(0), peers)
             case "leave" if len(peers) > 3 and self.may_fail():
                 self.network.leave(peer)
             case "join":
-                self.network.join(f"p{self.joined}", [str(n) for n in rng.choice(peers, 2)])
+                self.network.join(f"p{self.joined}", [str(n) for n in rng.permutation(peers)])
                 self.joined += 1
             case "cut" if self.partitions and len(peers) > 2 and self.may_fail(GIVE_UP):
                 n = int(rng.integers(1, max(2, len(peers) // 2 + 1)))

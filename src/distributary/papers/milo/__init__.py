@@ -7,7 +7,8 @@ what a second implementation found that was written only to check the paper.
 
 from distributary.papers.milo.curves import fig5, fig6, fig7, fig8
 from distributary.papers.milo.fig9 import fig9
+from distributary.papers.milo.overlay import overlay
 from distributary.papers.milo.scales import scales
 from distributary.papers.milo.tables import table2, table3
 
-__all__ = ["fig5", "fig6", "fig7", "fig8", "fig9", "scales", "table2", "table3"]
+__all__ = ["fig5", "fig6", "fig7", "fig8", "fig9", "overlay", "scales", "table2", "table3"]
