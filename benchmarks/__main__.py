@@ -29,6 +29,7 @@ from benchmarks import (
     stream,
     topics,
     topics_live,
+    topics_peers,
     topics_store,
 )
 from benchmarks.measure import update_page
@@ -57,6 +58,7 @@ SECTIONS = {
     **brokers.SECTIONS,
     **topics.SECTIONS,
     **overlay.SECTIONS,
+    **topics_peers.SECTIONS,
     **delivery.SECTIONS,
     **delivery_changes.SECTIONS,
     **topics_live.SECTIONS,

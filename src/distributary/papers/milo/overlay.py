@@ -217,9 +217,9 @@ def overlay(
         source="Milo et al. (2007), Table 2 and sections 2 and 5.2",
         shown=(
             f"{users:,} users join an empty system, as for Table 2. Channels decide by the sizes "
-            "of trees with helper peers. The clusters at the end are put on a ring of as many peers: "
-            "each channel becomes a tree that its subscribers join, and its keep-alives of one "
-            "interval and one event are sent and counted. "
+            "of trees with helper peers. The clusters at the end are put on a ring of as many "
+            "peers: each channel becomes a tree that its subscribers join, and its keep-alives of "
+            "one interval and one event are sent and counted. "
             f"{'One seed' if quick else f'Means of {SEEDS} seeds'}."
         ),
         columns=_COLUMNS,
@@ -242,10 +242,10 @@ _NOTES = (
     "*Paper's prices* count subscribers, *tree prices* the mean size of trees with as many random "
     "subscribers, measured once for a ring of this size. *Sent* counts messages between peers.",
     "A keep-alive goes from each parent to each child once per maintenance interval. An event "
-    "costs one message to the root of its topic, one to the root of each cluster with the topic, and one "
-    "for each edge of these trees. Tree prices count all peers of a tree, the root included: one "
-    "more than its edges. They also count one message per interval for each topic of a cluster; "
-    "peers send none, because a cluster and a topic tell each other of changes.",
+    "costs one message to the root of its topic, one to the root of each cluster with the topic, "
+    "and one for each edge of these trees. Tree prices count all peers of a tree, the root "
+    "included: one more than its edges. They also count one message per interval for each topic "
+    "of a cluster; peers send none, because a cluster and a topic tell each other of changes.",
     "Copies of channels at other peers, which the paper does not have, are not counted: three "
     "messages for each change of a channel and as many answers, for each event of a topic.",
     "Control messages are those of the run (surveys, joins, merges). Each is counted with all hops "

@@ -136,6 +136,11 @@ class PeerClient:
         self._removing: dict[str, None] = {}
         self.moves = 0
 
+    def unconfirmed(self, topic: str) -> int:
+        """How many events published to a topic are not accepted yet."""
+        outbox = self._outboxes.get(topic)
+        return 0 if outbox is None else len(outbox.events)
+
     # --- inputs --------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Action]:

@@ -26,8 +26,7 @@ __all__ = ["TopicPeer"]
 _HOUSE = "house"
 _HOST = "host "
 _VOUCH = "vouch"
-_HOUSEKEEPING = 0.5  # seconds between two looks at who is dead and what has ended
-_AWAY = 4  # a peer without inputs for so many of these was suspended
+_AWAY = 4  # a peer without inputs for so many periods of housekeeping was suspended
 
 
 class TopicPeer:
@@ -67,7 +66,7 @@ class TopicPeer:
     def start(self, through: Sequence[str], now: float) -> list[Action]:
         """Join the ring through one of these peers; without any, be the first."""
         self._now = now
-        self._effects.set_timer(_HOUSE, now + _HOUSEKEEPING)
+        self._effects.set_timer(_HOUSE, now + self.parameters.house_every)
         self._effects.set_timer(_VOUCH, now + self.parameters.vouch_every)
         peers = tuple(make_peer(name) for name in through if name != self.own.name)
         return self._give_overlay(self.own.name, StartPeer(peers), now)
@@ -115,7 +114,7 @@ class TopicPeer:
         if name.startswith(_HOST):
             self.hosting.on_timer(name.removeprefix(_HOST), now)
         elif name == _HOUSE:
-            self._effects.set_timer(_HOUSE, now + _HOUSEKEEPING)
+            self._effects.set_timer(_HOUSE, now + self.parameters.house_every)
             self.hosting.keep_house(now)
             self._follow_neighbours(now)
         elif name == _VOUCH:
@@ -137,7 +136,7 @@ class TopicPeer:
     def _notice(self, now: float) -> None:
         """Notice whether the process was suspended: timers expire all the time otherwise."""
         away, self._now = now - self._now, now
-        if away > max(_AWAY * _HOUSEKEEPING, self.parameters.overlay.patience):
+        if away > max(_AWAY * self.parameters.house_every, self.parameters.overlay.patience):
             self.overlay.wake(away, now)
             self.hosting.excuse(now)
 
