@@ -30,9 +30,11 @@ __all__ = [
     "Removed",
     "Resume",
     "Taken",
+    "checksum",
     "decode",
     "digest",
     "encode",
+    "mark_of",
 ]
 
 AROUND = 1_024  # bytes of a message that are reserved for all but the payload
@@ -121,12 +123,13 @@ class Beat(_Word, frozen=True):
     """A client's heartbeat; `generation` counts how often it was declared dead.
 
     `joined` tells whether the client believes to be on any channel; `digest` is the digest of
-    these.
+    these. `pulse` is the checksum of the last `Pulse`, which is not said again while it holds.
     """
 
     generation: Count
     joined: bool
     digest: Count = 0
+    pulse: Count = 0
 
 
 class Pulse(_Word, frozen=True):
@@ -190,6 +193,16 @@ _encoder = msgspec.msgpack.Encoder()
 def digest(channels: Iterable[str]) -> int:
     """A digest of a set of channels, independent of their order; 0 for the empty set."""
     return sum(crc32(name.encode()) + 1 for name in channels)
+
+
+def checksum(pulse: Pulse) -> int:
+    """A checksum of a pulse, never 0."""
+    return crc32(_encoder.encode(pulse)) + 1
+
+
+def mark_of(epoch: int) -> int:
+    """Two bytes of an epoch, which tell it from the few that a subscriber knows of."""
+    return epoch & 0xFFFF
 
 
 def encode(sender: str, message: Any) -> bytes:

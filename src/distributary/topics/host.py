@@ -33,6 +33,7 @@ from distributary.topics.codec import (
     Removed,
     Resume,
     Taken,
+    checksum,
     digest,
 )
 from distributary.topics.errors import TopicNameError
@@ -364,7 +365,8 @@ class TopicHost:
                 self._log.record_death(client, now, beat.generation)
         policy, identity = self.policy, self.state.identity
         pulse = Pulse(identity, policy.tells, policy.obeys, policy.refresh, self.state.epoch)
-        self._answer(client, pulse)
+        if beat.pulse != checksum(pulse):
+            self._answer(client, pulse)
         found = dead.get(client)
         if found is not None and beat.generation <= found.generation:
             self._answer(client, Forgotten(found.generation))

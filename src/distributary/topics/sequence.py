@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from distributary.machines.actions import Action, Deliver, Send, SetTimer
 from distributary.topics.attendance import Wanted
-from distributary.topics.codec import Expired, Resume
+from distributary.topics.codec import Expired, Resume, mark_of
 from distributary.topics.errors import EventsForgottenError, EventsLostError
 from distributary.topics.messages import Event, Repair
 from distributary.topics.names import topic_channel
@@ -30,6 +30,14 @@ class EventSequencer:
         self.policy = policy
         self.wanted: dict[str, Wanted] = {}
         self._asked: dict[str, tuple[int, float]] = {}  # per gap: first missing number, time asked
+
+    def find_epoch(self, topic: str, mark: int) -> int | None:
+        """The epoch of a wanted topic that has this mark, of those that are known."""
+        wanted = self.wanted.get(topic)
+        if wanted is None:
+            return None
+        known = (wanted.epoch, wanted.past, wanted.heard_of)
+        return next((epoch for epoch in known if mark_of(epoch) == mark), None)
 
     def take_next(self, event: Event) -> bool | None:
         """The fast path: whether to deliver the event; None if it needs `on_message`.

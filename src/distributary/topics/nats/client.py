@@ -27,7 +27,6 @@ from distributary.topics.codec import (
     NoTopic,
     Remove,
     Removed,
-    Taken,
     decode,
     digest,
     encode,
@@ -41,6 +40,7 @@ from distributary.topics.errors import (
 )
 from distributary.topics.names import check_topic
 from distributary.topics.nats.options import NatsOptions, connect_to_server
+from distributary.topics.nats.packets import TAKEN, PieceCollector, decode_taken
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.reader import TopicReader
 from distributary.topics.nats.subjects import Subjects
@@ -110,6 +110,7 @@ class TopicClient:
         self._stack = AsyncExitStack()
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._subscribing = asyncio.Semaphore(_AT_ONCE)
+        self._pieces = PieceCollector()
         self._nc: Client | None = None
 
     async def __aenter__(self) -> Self:
@@ -137,6 +138,7 @@ class TopicClient:
             await nc.subscribe(self._subjects.client(self.name), cb=self._on_inbox)
             start = await stack.enter_async_context(own_tasks())
             start(self._reader.pump())
+            start(self._writer.pump())
             start(self._beat())
             start(self._tick())
             self._stack = stack.pop_all()
@@ -272,13 +274,20 @@ class TopicClient:
     async def _on_inbox(self, message: Msg) -> None:
         """Handle a message to this client; answers to the publisher bypass the queue of events."""
         try:
-            sender, said = decode(message.data)
+            if message.data[:1] == TAKEN:
+                for taken in decode_taken(message.data):
+                    self._writer.hear(taken)
+                return
+            data = self._pieces.take(message.data)
+            if data is None:
+                return
+            sender, said = decode(data)
         except ValueError:
             return
-        if isinstance(said, Taken | Expect | NoTopic):
+        if isinstance(said, Expect | NoTopic):
             for topic, puts in self._writer.hear(said):
                 await self._writer.say_again(topic, puts)
-        if not isinstance(said, Taken | Expect):
+        if not isinstance(said, Expect):
             self._reader.hear(sender, said)
 
     async def _on_reconnect(self) -> None:
@@ -299,7 +308,9 @@ class TopicClient:
             if nc.is_connected:
                 machine = self._reader.machine
                 channels = machine.channels()
-                beat = Beat(machine.generation, bool(channels), digest(channels))
+                beat = Beat(
+                    machine.generation, bool(channels), digest(channels), self._reader.pulse
+                )
                 data = encode(self.name, beat)
                 await nc.publish(self._subjects.to(SERVICE), data)
             await asyncio.sleep(self.settings.beat_every)

@@ -18,9 +18,11 @@ from distributary.errors import LiveError
 from distributary.machines.actions import Action, Deliver, Send, SetTimer
 from distributary.machines.real import Timers
 from distributary.topics import Subscriber
-from distributary.topics.codec import AROUND, NoTopic, Pulse, decode, encode
+from distributary.topics.codec import AROUND, NoTopic, Pulse, checksum, encode
 from distributary.topics.errors import EventsLostError, UnknownTopicError
 from distributary.topics.messages import Event, Join, Left, Unwant, Want
+from distributary.topics.names import is_topic, topic_of
+from distributary.topics.nats.packets import EventPacket
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.nats.subscription import TopicSubscription
 from distributary.topics.parts import split_message
@@ -48,6 +50,7 @@ class TopicReader:
         self.machine = subscriber
         self.delivered = 0
         self.dropped = 0
+        self.pulse = 0  # checksum of the last one that was taken in
         self._nc = nc
         self._subjects = subjects
         self._queue: asyncio.Queue[tuple[str, Any] | None] = asyncio.Queue(queue)
@@ -98,6 +101,9 @@ class TopicReader:
             self._queue.put_nowait((sender, message))
         except asyncio.QueueFull:
             self.dropped += 1
+        else:
+            if isinstance(message, Pulse):
+                self.pulse = checksum(message)
 
     async def pump(self) -> None:
         """Process the queue until cancelled."""
@@ -227,19 +233,28 @@ class TopicReader:
             return
         self._coming.add(channel)
         try:
-            subject = self._subjects.on(channel)
-            self._data[channel] = await self._nc.subscribe(subject, cb=self._on_event)
+            subject = self._subjects.all_on(channel)
+            self._data[channel] = await self._nc.subscribe(subject, cb=self._on_events)
         finally:
             self._coming.discard(channel)
 
-    async def _on_event(self, message: Msg) -> None:
+    async def _on_events(self, message: Msg) -> None:
         try:
-            said = decode(message.data)
+            packet = EventPacket(message.data)
+            name = self._subjects.channel(message.subject)
+            topic = topic_of(name) if is_topic(name) else name
         except ValueError:
             self.dropped += 1
             return
-        if not (isinstance(said[1], Event) and self._take_at_once(said[1])):
-            await self._queue.put(said)
+        epoch = self.machine.find_epoch(topic, packet.mark)
+        if epoch is None:
+            wanted = self.machine.wanted.get(topic)
+            if wanted is not None and wanted.expected is not None:
+                self.refresh()  # the answer tells the epoch
+            return
+        for event in packet.events(topic, epoch):
+            if not self._take_at_once(event):
+                await self._queue.put(("", event))
 
     def _take_at_once(self, event: Event) -> bool:
         """The fast path: whether an event could be delivered, or dropped, ahead of the queue."""

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import nats.errors
 from nats.aio.client import Client
@@ -30,7 +30,7 @@ from nats.js import JetStreamContext
 from distributary.errors import LiveError
 from distributary.machines.actions import Action, Send
 from distributary.machines.real import Driver, Store
-from distributary.topics import Policy, members_of
+from distributary.topics import Policy
 from distributary.topics.advice import Adviser
 from distributary.topics.codec import (
     AROUND,
@@ -38,19 +38,20 @@ from distributary.topics.codec import (
     Create,
     Created,
     NoTopic,
+    Put,
     Remove,
     Removed,
-    Taken,
     decode,
     encode,
 )
 from distributary.topics.errors import NoStateError, ServerAwayError, ServiceReplacedError
 from distributary.topics.host import ChannelMessage, TopicHost
-from distributary.topics.messages import Event
 from distributary.topics.nats.connection import MalformedMessageError
 from distributary.topics.nats.jetstream import find_jetstream
 from distributary.topics.nats.lease import Lease
 from distributary.topics.nats.options import NatsOptions, connect_to_server
+from distributary.topics.nats.packer import Packer
+from distributary.topics.nats.packets import PACKETS, decode_puts
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.stand_by import KeptLease
 from distributary.topics.nats.state_log import StateLog, StoppedError
@@ -61,7 +62,6 @@ from distributary.topics.survey import survey
 
 __all__ = ["ServiceSettings", "TopicService"]
 
-_MEMBERS = members_of("")
 _CLOSED = "the connection is closed for good"
 _ANSWERS: Mapping[type, tuple[type, ...]] = {Create: (Created, NoTopic), Remove: (Removed,)}
 _PLACE = "place"  # the key of the store
@@ -306,8 +306,11 @@ class TopicService:
         if message.subject == self.subjects.status:
             return [_Answer(message.reply, self.status().encode())] if message.reply else ()
         try:
-            sender, said = decode(message.data)
             to = self.subjects.channel(message.subject)
+            if message.data[:1] and message.data[0] in PACKETS:
+                sender, puts = decode_puts(message.data)
+                return self._take_puts(sender, to, puts, now)
+            sender, said = decode(message.data)
         except ValueError:  # msgspec's are ValueErrors, too
             self.host.counts.refused += 1
             return ()
@@ -317,30 +320,21 @@ class TopicService:
             return list(_redirect_answers(actions, answers, message.reply))
         return actions
 
+    def _take_puts(self, sender: str, to: str, puts: list[Put], now: float) -> list[Action]:
+        said = (ChannelMessage(to, put) for put in puts)
+        return [action for each in said for action in self.host.on_message(sender, each, now)]
+
     async def _send(self, sends: list[Send]) -> None:
-        """Send messages; of confirmations, the last one of each stream."""
-        confirmed: dict[tuple[str, int], Taken] = {}
-        last: Any = None
-        data = b""
+        """Send messages, the events of a topic together, and the confirmations of a client."""
+        packer = Packer(self.subjects, self._nc.max_payload)
         for action in sends:
-            sender, message = action.message.channel, action.message.message
-            if isinstance(message, Taken):
-                confirmed[action.to, message.stream] = message
-                continue
-            if message is not last:  # one event goes to several channels
-                data = encode("" if isinstance(message, Event) else sender, message)
-                last = message
-            await self._publish(self._subject(action.to), data)
-        for (client, _), taken in confirmed.items():
-            await self._publish(self.subjects.client(client), encode(SERVICE, taken))
+            packer.add(action)
+        for subject, data in packer.finish():
+            await self._publish(subject, data)
 
     async def _answer(self, answers: list[_Answer]) -> None:
         for answer in answers:
             await self._publish(answer.subject, answer.data)
-
-    def _subject(self, to: str) -> str:
-        channel = to.removeprefix(_MEMBERS)
-        return self.subjects.client(to) if channel == to else self.subjects.on(channel)
 
     async def _publish(self, subject: str, data: bytes) -> None:
         if not self._lease.held:  # lost since the batch was begun: others may serve by now

@@ -12,6 +12,8 @@ from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 from zlib import crc32
 
+from distributary.topics.names import is_cluster
+
 __all__ = ["Subjects", "name_of", "token_of"]
 
 
@@ -80,9 +82,14 @@ class Subjects:
         """The channel that a subject addresses."""
         return name_of(subject.rpartition(".")[2])
 
-    def on(self, channel: str) -> str:
-        """The subject of a channel's events to its subscribers."""
-        return f"{self.prefix}.on.{token_of(channel)}"
+    def on(self, channel: str, topic: str | None = None) -> str:
+        """The subject of a channel's events to its subscribers; a cluster's names the topic."""
+        subject = f"{self.prefix}.on.{token_of(channel)}"
+        return subject if topic is None else f"{subject}.{token_of(topic)}"
+
+    def all_on(self, channel: str) -> str:
+        """What subscribers of a channel subscribe to."""
+        return f"{self.on(channel)}.*" if is_cluster(channel) else self.on(channel)
 
     def client(self, name: str) -> str:
         """The subject of messages to one client."""

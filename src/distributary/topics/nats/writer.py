@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 
 import nats.errors
 from nats.aio.client import Client
 
 from distributary.topics import topic_channel
-from distributary.topics.codec import AROUND, Expect, NoTopic, Put, Taken, encode
+from distributary.topics.codec import AROUND, Expect, NoTopic, Put, Taken
 from distributary.topics.errors import (
     ClientClosedError,
     NotConfirmedError,
@@ -17,6 +20,7 @@ from distributary.topics.errors import (
 )
 from distributary.topics.names import check_topic
 from distributary.topics.nats.outbox import Outbox
+from distributary.topics.nats.packets import encode_puts
 from distributary.topics.nats.subjects import Subjects
 
 __all__ = ["TopicWriter"]
@@ -43,6 +47,8 @@ class TopicWriter:
         self._repeat_after = repeat_after
         self._outboxes: dict[str, Outbox] = {}  # by topic
         self._streams: dict[int, Outbox] = {}  # by stream
+        self._unsent: dict[str, list[Put]] = {}  # by topic
+        self._some = asyncio.Event()  # there is something unsent
         self._count = 0
         self.published = 0
         self.repeated = 0
@@ -63,9 +69,20 @@ class TopicWriter:
             outbox = self._outbox(topic)
             await outbox.room()
         put, confirmed = outbox.add(payload, time.monotonic())
-        await self._say(topic, [put])
+        self._unsent.setdefault(topic, []).append(put)
+        self._some.set()
         await confirmed
         self.published += 1
+
+    async def pump(self) -> None:
+        """Send what was published since the last turn of the loop, until cancelled or closed."""
+        while not self._nc.is_closed:
+            await self._some.wait()
+            self._some.clear()
+            unsent, self._unsent = self._unsent, {}
+            with suppress(ClientClosedError):
+                for topic, puts in unsent.items():
+                    await self._say(topic, puts)
 
     def hear(self, message: Taken | Expect | NoTopic) -> list[tuple[str, list[Put]]]:
         """Handle an answer; returns the events to retransmit."""
@@ -125,10 +142,23 @@ class TopicWriter:
 
     async def _say(self, topic: str, puts: list[Put]) -> None:
         subject = self._subjects.to(topic_channel(topic))
-        for put in puts:
+        for packet in _pack(self._name, puts, self._nc.max_payload):
             try:
-                await self._nc.publish(subject, encode(self._name, put))
+                await self._nc.publish(subject, packet)
             except nats.errors.OutboundBufferLimitError:
                 return  # disconnected: everything is retransmitted after the reconnection
             except nats.errors.ConnectionClosedError:
                 raise ClientClosedError from None
+
+
+def _pack(name: str, puts: list[Put], most: int) -> Iterator[bytes]:
+    """Encode consecutive events as few packets of at most `most` bytes."""
+    packet, size = list[Put](), 0
+    for put in puts:
+        if packet and size + len(put.payload) > most - AROUND:
+            yield encode_puts(name, packet)
+            packet, size = [], 0
+        packet.append(put)
+        size += len(put.payload) + 10
+    if packet:
+        yield encode_puts(name, packet)

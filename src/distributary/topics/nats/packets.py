@@ -1,0 +1,213 @@
+"""The short forms in which the most frequent messages travel on a NATS server.
+
+Every other message is a MessagePack array of three (see `codec.py`), whose first byte is none of
+the tags here. Numbers are in base 128, low digits first; a set high bit says that another follows.
+
+| tag | what | then |
+| --- | --- | --- |
+| 1 | events of one topic, named by the subject | two bytes of the epoch, the number of the first |
+|   | | event, payload; with several, see 2 |
+| 2 | several events of one topic | as 1, but each payload after its length |
+| 3 | confirmations | pairs of stream and last number taken |
+| 4 | published events of one stream | length and name of the client, stream, number of the first, |
+|   | | and each payload after its length |
+| 5 | a piece of a long message | its number from 0, how many there are, and the piece |
+
+An epoch's two bytes tell it from the few that a subscriber knows of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from distributary.topics.codec import Put, Taken, mark_of
+from distributary.topics.messages import Event
+from distributary.topics.numbers import MOST
+
+__all__ = [
+    "PACKETS",
+    "TAKEN",
+    "EventPacket",
+    "PieceCollector",
+    "decode_puts",
+    "decode_taken",
+    "encode_events",
+    "encode_puts",
+    "encode_taken",
+    "split_pieces",
+]
+
+_EVENT, _EVENTS, _TAKEN, _PUTS, _PIECE = range(1, 6)
+PACKETS = range(_EVENT, _PIECE + 1)  # the first bytes of all of them
+_AROUND_PIECE = 32  # bytes
+_MOST_PIECES = 4_096
+TAKEN = bytes((_TAKEN,))  # how confirmations begin
+
+
+class EventPacket:
+    """Consecutive events of one topic, as they arrived: the `mark` of their epoch, and payloads."""
+
+    __slots__ = ("first", "mark", "payloads")
+
+    def __init__(self, data: bytes) -> None:
+        if len(data) < 4 or data[0] not in (_EVENT, _EVENTS):
+            raise ValueError("not a packet of events")
+        self.mark = int.from_bytes(data[1:3], "little")
+        self.first, at = _read_number(data, 3)
+        self.payloads = [data[at:]] if data[0] == _EVENT else [*_read_items(data, at)]
+        if self.first + len(self.payloads) - 1 > MOST:
+            raise ValueError("the numbers of events are too large")
+
+    def events(self, topic: str, epoch: int) -> Iterator[Event]:
+        """The events, now that topic and epoch are known."""
+        for number, payload in enumerate(self.payloads, self.first):
+            yield Event(topic, number, payload, epoch)
+
+
+def encode_events(events: Sequence[Event]) -> bytes:
+    """Encode events of one topic and epoch with consecutive numbers."""
+    first = events[0]
+    one = len(events) == 1
+    out = bytearray((_EVENT if one else _EVENTS,))
+    out += mark_of(first.epoch).to_bytes(2, "little")
+    _add_number(out, first.number)
+    if one:
+        return bytes(out + first.payload)
+    _add_items(out, (event.payload for event in events))
+    return bytes(out)
+
+
+def encode_taken(found: Iterable[Taken]) -> bytes:
+    """Encode the confirmations for one client."""
+    out = bytearray((_TAKEN,))
+    for taken in found:
+        _add_number(out, taken.stream)
+        _add_number(out, taken.upto)
+    return bytes(out)
+
+
+def decode_taken(data: bytes) -> list[Taken]:
+    """Decode confirmations; raises `ValueError` for anything else."""
+    if data[:1] != bytes((_TAKEN,)):
+        raise ValueError("not a packet of confirmations")
+    numbers, at = [], 1
+    while at < len(data):
+        number, at = _read_number(data, at)
+        numbers.append(number)
+    if len(numbers) % 2:
+        raise ValueError("a confirmation without a number")
+    return [Taken(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
+
+
+def encode_puts(client: str, puts: Sequence[Put]) -> bytes:
+    """Encode events of one stream with consecutive numbers."""
+    out = bytearray((_PUTS,))
+    _add_items(out, [client.encode()])
+    _add_number(out, puts[0].stream)
+    _add_number(out, puts[0].number)
+    _add_items(out, (put.payload for put in puts))
+    return bytes(out)
+
+
+def decode_puts(data: bytes) -> tuple[str, list[Put]]:
+    """Decode a client's name and its events; raises `ValueError` for anything else."""
+    if data[:1] != bytes((_PUTS,)):
+        raise ValueError("not a packet of published events")
+    name, at = _read_item(data, 1)
+    stream, at = _read_number(data, at)
+    number, at = _read_number(data, at)
+    payloads = [*_read_items(data, at)]
+    if number + len(payloads) - 1 > MOST:
+        raise ValueError("the numbers of events are too large")
+    return name.decode(), [Put(stream, n, payload) for n, payload in enumerate(payloads, number)]
+
+
+# --- long messages -------------------------------------------------------------------------------
+
+
+def split_pieces(data: bytes, most: int) -> list[bytes]:
+    """Cut an encoded message that is longer than `most` bytes into pieces that are not."""
+    if len(data) <= most:
+        return [data]
+    room = most - _AROUND_PIECE
+    parts = [data[at : at + room] for at in range(0, len(data), room)]
+    pieces = []
+    for number, part in enumerate(parts):
+        out = bytearray((_PIECE,))
+        _add_number(out, number)
+        _add_number(out, len(parts))
+        pieces.append(bytes(out + part))
+    return pieces
+
+
+class PieceCollector:
+    """Puts pieces of messages together that arrive one after the other from one sender.
+
+    A message of which a piece is missing is dropped; its sender says it again.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._count = 0
+
+    def take(self, data: bytes) -> bytes | None:
+        """The whole message; None if there is more to come. Raises `ValueError` for nonsense."""
+        if data[:1] != bytes((_PIECE,)):
+            return data
+        number, at = _read_number(data, 1)
+        count, at = _read_number(data, at)
+        if number == 0:
+            self._parts, self._count = [], count
+        if count > _MOST_PIECES or (number, count) != (len(self._parts), self._count):
+            self._parts, self._count = [], 0
+            raise ValueError("a piece of a message whose other pieces are missing")
+        self._parts.append(data[at:])
+        if len(self._parts) < count:
+            return None
+        whole, self._parts, self._count = b"".join(self._parts), [], 0
+        return whole
+
+
+# --- numbers and items ---------------------------------------------------------------------------
+
+
+def _add_number(out: bytearray, number: int) -> None:
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+
+
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise ValueError("a number is cut short or too long")
+        digit = data[at]
+        at += 1
+        number |= (digit & 127) << shift
+        if digit < 128:
+            break
+        shift += 7
+    if number > MOST:
+        raise ValueError(f"{number} is too large")
+    return number, at
+
+
+def _add_items(out: bytearray, items: Iterable[bytes]) -> None:
+    for item in items:
+        _add_number(out, len(item))
+        out += item
+
+
+def _read_item(data: bytes, at: int) -> tuple[bytes, int]:
+    length, at = _read_number(data, at)
+    if at + length > len(data):
+        raise ValueError("an item is cut short")
+    return data[at : at + length], at + length
+
+
+def _read_items(data: bytes, at: int) -> Iterator[bytes]:
+    while at < len(data):
+        item, at = _read_item(data, at)
+        yield item
