@@ -35,6 +35,7 @@ from distributary.topics.codec import (
     Pulse,
     Put,
     Taken,
+    checksum,
 )
 from distributary.topics.errors import EventsForgottenError, EventsLostError
 from distributary.topics.host import ChannelMessage, TopicHost
@@ -437,3 +438,18 @@ def test_a_client_that_was_found_dead_is_told_until_it_knows(host: StoredHost) -
     host.take("s", "service", Beat(1, True), 41.0)
     assert host.out[-1] == ("s", "service", Forgotten(1))
     assert not any(map(is_cluster, host.topics))
+
+
+def test_a_client_that_knows_the_pulse_is_not_told_it_again(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        host = StoredHost(store)
+        host.perform(host.start(1.0))
+        host.take("s", "service", Beat(0, False), 1.0)
+        (pulse,) = [said for _, _, said in host.out if isinstance(said, Pulse)]
+        host.out.clear()
+        host.take("s", "service", Beat(0, False, pulse=checksum(pulse)), 2.0)
+        assert host.out == []
+        assert host.heard["s"] == 2.0
+        host.perform(host.start(10_000.0))  # a new epoch
+        host.take("s", "service", Beat(0, False, pulse=checksum(pulse)), 10_001.0)
+        assert [type(said) for _, _, said in host.out if isinstance(said, Pulse)] == [Pulse]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from math import isfinite
 
 import msgspec
@@ -48,7 +47,6 @@ from distributary.topics.messages import (
     Join,
     Leave,
     More,
-    Offer,
     Publish,
     Repair,
     Settled,
@@ -73,7 +71,6 @@ from distributary.topics.topic import FlowMeter, TopicChannel, TopicState
 __all__ = ["ChannelMessage", "Counts", "TopicHost"]
 
 _MEMBERS = members_of("")
-_ROOM_FOR_TOPIC = 4 * (LONGEST_TOPIC + 64)  # bytes: a cluster's topics fill a quarter of a message
 _FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, More, Answer, Repair)
 
 
@@ -135,10 +132,8 @@ class TopicHost:
     # --- life cycle -----------------------------------------------------------------------------
 
     def fit(self, most_payload: int) -> None:
-        """Adapt to the network's largest payload in bytes; call it before `start`."""
+        """Adapt to the largest event in bytes that the network takes; call it before `start`."""
         self.most_payload = most_payload
-        most = max(2, most_payload // _ROOM_FOR_TOPIC)
-        self.policy = replace(self.policy, most_topics=min(self.policy.most_topics, most))
 
     def start(self, now: float) -> list[Action]:
         """Restart all channels of the state; subscribers that stay silent will be declared dead."""
@@ -454,19 +449,10 @@ class TopicHost:
 
     def _send(self, channel: str, to: str, message: Message) -> None:
         self.message_counts[kind_of(type(message))] += 1
-        if isinstance(message, Offer):
-            message = self._shorten(message)
         if not self.hosts(to):
             self._actions.append(Send(to, ChannelMessage(channel, message)))
         elif is_cluster(to) or to in self.topics or isinstance(message, Carry | Drop):
             self._inside.append((channel, to, message))
-
-    def _shorten(self, offer: Offer) -> Offer:
-        """Keep only as many clusters of an offer as fit into one message."""
-        room = self.most_payload // _ROOM_FOR_TOPIC * 2
-        sizes = accumulate(len(quote.topics) for quote in offer.clusters)
-        fitting = sum(size <= room for size in sizes)
-        return replace(offer, clusters=offer.clusters[:fitting])
 
 
 def _is_client(name: str) -> bool:
