@@ -34,6 +34,7 @@ from distributary.topics.policy import Policy
 from distributary.topics.subscriber import Subscriber
 
 __all__ = [
+    "CancelRequest",
     "ClientParameters",
     "Confirmed",
     "CreateTopic",
@@ -72,7 +73,14 @@ class RemoveTopic:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The application gives up all requests about a topic that are not confirmed."""
+    """The application gives up its events to a topic that are not confirmed."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """The application no longer waits for a topic to be created or removed."""
 
     topic: str
 
@@ -123,9 +131,9 @@ class PeerClient:
     """The `Machine` of one client.
 
     Requests of the application are messages from outside: `Want`, `Unwant`, `Say`, `CreateTopic`,
-    `RemoveTopic`, `GiveUp`. Delivered to it are events and reports of the subscriber, `Confirmed`,
-    `Created` and `Removed` with the topic, and `NoTopic`. The process calls `start` once, and
-    `lost` when a connection ends.
+    `RemoveTopic`, `CancelRequest`, `GiveUp`. Delivered to it are events and reports of the
+    subscriber, `Confirmed`, `Created` and `Removed` with the topic, and `NoTopic`. The process
+    calls `start` once, and `lost` when a connection ends.
     """
 
     def __init__(
@@ -176,6 +184,10 @@ class PeerClient:
                 return [self._send(topic_channel(topic), Remove())]
             case GiveUp(topic):
                 return self._give_up(topic)
+            case CancelRequest(topic):
+                self._creating.pop(topic, None)
+                self._removing.pop(topic, None)
+                return []
             case CreateTopic(topic, flow):
                 self._creating[topic] = flow
                 return [self._send(topic_channel(topic), Create(flow))]
@@ -238,8 +250,6 @@ class PeerClient:
 
     def _give_up(self, topic: str) -> list[Action]:
         """Forget what is not confirmed; what is said later belongs to another stream."""
-        self._creating.pop(topic, None)
-        self._removing.pop(topic, None)
         outbox = self._outboxes.pop(topic, None)
         if outbox is not None:
             del self._streams[outbox.stream]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
 
 from distributary.machines.real import (
     Admission,
@@ -22,7 +24,7 @@ from distributary.machines.real.trust import check_certificate
 from distributary.topics.peer.tcp.errors import PeerRefusedError
 from distributary.topics.peer.tcp.greeting import Hello, Refused, read_answer, write
 
-__all__ = ["CLIENT_LIMITS", "PeerOptions", "make_client_dialer"]
+__all__ = ["CLIENT_LIMITS", "Attachment", "PeerOptions", "make_client_dialer"]
 
 LONGEST_FRAME = 64 << 20  # bytes, of peers
 CLIENT_LIMITS = ConnectionLimits(queue=1 << 30)  # the client bounds what it sends by itself
@@ -80,34 +82,34 @@ class PeerOptions:
             check_encryption(address, hosts, encrypted=encrypted, insecure=self.insecure)
 
 
+class Attachment(NamedTuple):
+    """The peer at the other end of a client's connection."""
+
+    dialled: str  # the address that was dialled, which may be another name of the peer
+    name: str
+
+
 def make_client_dialer(
     peer: str,
     options: PeerOptions,
     *,
+    hello: Hello,
     codec: Codec,
-    session: str | None = None,
-    wants_status: bool = False,
     on_refused: Callable[[PeerRefusedError], None],
     on_trouble: Callable[[str], None] = lambda reason: None,
 ) -> Dialer:
-    """Make the dialer to a peer; its connections have the peer's `Welcome` as their peer.
+    """Make the dialer to a peer; its connections have an `Attachment` as their peer.
 
     `on_refused` hears why the peer or this client refuses for good.
     """
     address = parse_address(peer)
-    hello = Hello(
-        "client",
-        options.name,
-        session or secrets.token_hex(8),
-        token=options.token,
-        wants_status=wants_status,
-    )
+    greeting = write(msgspec.structs.replace(hello, token=options.token))
 
     def greet(proof: Proof) -> bytes | Rejection:
         if options.has_authority and (fault := check_certificate(proof, _PEER, address.host)):
             on_refused(PeerRefusedError(peer, fault))  # before the token is sent
             return Rejection(fault)
-        return write(hello)
+        return greeting
 
     def judge(answer: bytes, proof: Proof) -> Admission | Rejection:
         del proof
@@ -116,7 +118,7 @@ def make_client_dialer(
             if found.is_final:
                 on_refused(PeerRefusedError(peer, found.reason))
             return Rejection(found.reason)
-        return Admission(found, codec, LONGEST_FRAME)
+        return Admission(Attachment(peer, found.name), codec, LONGEST_FRAME)
 
     return Dialer(
         address,

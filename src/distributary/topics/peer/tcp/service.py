@@ -70,6 +70,7 @@ _QUEUED_BYTES = 64 << 20
 _RING_FRAME = 256 << 20  # a full copy of a channel
 _AROUND_EVENT = 1 << 20  # bytes that the rest of a client's message may have
 _HOUSEKEEPING = 0.5  # seconds
+_SOON = 0.02  # seconds
 _LOOK_FOR = 6.0  # seconds to look for the ring that this peer was part of
 _LAST_WORDS = 3.0  # seconds to hand copies to others
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
@@ -176,6 +177,7 @@ class PeerService:
     ) -> None:
         self.settings = settings
         self.started = asyncio.Event()
+        self.joined = asyncio.Event()  # it is part of a ring
         self.address = settings.listen
         self.name = ""  # known once it listens
         self.reports: list[str] = []  # what of its state could not be brought back
@@ -220,7 +222,7 @@ class PeerService:
             await self._listen()
             with hold_collection():
                 self._recover(store)
-            self._driver.start(self._join())
+            self._driver.start(self._take_place())
             self._driver.start(self._keep_house())
             self.started.set()
             await self._driver.run()
@@ -255,7 +257,14 @@ class PeerService:
 
     # --- joining and leaving -------------------------------------------------------------------
 
-    async def _join(self) -> None:
+    async def _take_place(self) -> None:
+        """Become part of a ring."""
+        await self._find_ring()
+        while not self._is_active:
+            await asyncio.sleep(_SOON)
+        self.joined.set()
+
+    async def _find_ring(self) -> None:
         """Find a peer of the ring, and join through it.
 
         Whoever was part of a ring goes on alone if nobody of it answers, and keeps looking. A new
@@ -280,7 +289,7 @@ class PeerService:
                 tried = tuple(self._reached)
                 deadline = self._clock() + 2 * _LOOK_FOR
                 self._driver.call(partial(self._start, tried))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_SOON)
 
     def _start(self, through: tuple[str, ...], now: float) -> Iterable[Action]:
         return self._count(self.peer.start(through, now))

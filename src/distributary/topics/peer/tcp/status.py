@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from distributary.topics.overlay.messages import MAINTENANCE
 from distributary.topics.peer.machine import TopicPeer
 from distributary.topics.peer.tcp.dialing import CLIENT_LIMITS, PeerOptions, make_client_dialer
 from distributary.topics.peer.tcp.errors import PeerAwayError, PeerRefusedError
+from distributary.topics.peer.tcp.greeting import Hello
 
 __all__ = ["STATUS", "HostedCluster", "HostedTopic", "PeerStatus", "describe_peer", "fetch_status"]
 
@@ -154,7 +156,7 @@ async def fetch_status(options: PeerOptions, *, within: float = 10.0) -> PeerSta
                 make_client_dialer(
                     address,
                     options,
-                    wants_status=True,
+                    hello=Hello("client", options.name, secrets.token_hex(8), wants_status=True),
                     codec=STATUS,
                     on_refused=lambda error: asking.fail(error),
                     on_trouble=lambda reason: setattr(asking, "trouble", reason),
