@@ -266,8 +266,9 @@ async def _announce(service: PeerService) -> None:
         _print(f"warning: {report}")
     _print(f"peer {service.name}, state in {service.settings.folder}")
     await service.joined.wait()
-    neighbours = len(service.peer.overlay.pastry.leaves.members)
-    _print(f"part of a ring with {neighbours:,} others" if neighbours else "started a ring")
+    others = len(service.peer.overlay.pastry.leaves.members)
+    named = "1 other peer" if others == 1 else f"{others:,} other peers"
+    _print(f"in a ring with {named}" if others else "started a ring")
 
 
 def _print(line: str) -> None:
