@@ -21,14 +21,9 @@ from distributary.pipeline.stores import Place, StorePath, copy_to_local, resolv
 from distributary.pipeline.versions import Pointers
 from distributary.pipeline.writing import stage_frame, tidy, write_json
 
-from .object_store import ObjectStore, start_store
+from .object_store import ObjectStore
 
 ODD = "odd name#%41[1]{x}ü"
-
-
-@pytest.fixture(scope="session")
-def store(spark: SparkSession) -> ObjectStore:
-    return start_store(spark)
 
 
 @pytest.fixture

@@ -125,9 +125,10 @@ class CatalogTables:
         spark.sql(f"ALTER TABLE {table} SET LOCATION {_quote_text(str(new))}")
         spark.catalog.refreshTable(table)
         for folder in new.parent.glob("*"):
-            if is_version(folder.name) and folder.name not in (new.name, now.name):
-                if folder.name == before or is_abandoned(folder):
-                    remove_folder(folder)
+            if not is_version(folder.name) or folder.name in (new.name, now.name):
+                continue
+            if folder.name == before or is_abandoned(folder):
+                remove_folder(folder)
 
     def _check_columns(self, name: str, rows: DataFrame) -> None:
         """Refuse rows that the table has no room for: Spark would drop columns in silence."""
