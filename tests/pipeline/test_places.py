@@ -243,6 +243,19 @@ def test_a_folder_that_was_moved_aside_comes_back(
     assert look(spark, out) == 5
 
 
+def test_a_folder_is_never_moved_into_one_that_is_there(
+    spark: SparkSession, hdfs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when two runs end at the same moment, and each sees that the place is free."""
+    monkeypatch.setattr(StorePath, "exists", lambda self: False)
+    for name in ("new", "out"):
+        (tmp_path / "disk" / name).mkdir()
+    with pytest.raises(OSError, match="exists"):
+        StorePath(f"{hdfs}/new", spark).rename(StorePath(f"{hdfs}/out", spark))
+    assert (tmp_path / "disk" / "new").is_dir()
+    assert not list((tmp_path / "disk" / "out").iterdir())
+
+
 @pytest.mark.parametrize("start", ["file:", "file://", "file://localhost", "FILE:", ""])
 def test_a_file_uri_is_a_local_path(spark: SparkSession, tmp_path: Path, start: str) -> None:
     assert resolve_place(spark, f"{start}{tmp_path}/{ODD}") == tmp_path / ODD

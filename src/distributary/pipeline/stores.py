@@ -158,12 +158,17 @@ class StorePath:
             stream.close()  # only now an object store has the file: not if anything failed above
 
     def rename(self, target: StorePath) -> None:
-        """Rename a folder or a file; there must be nothing at the target."""
+        """Rename a folder or a file; there must be nothing at the target.
+
+        By a `FileContext`, because the rename of a `FileSystem` moves a folder into one that is
+        there.
+        """
         with _raise_os_errors(self.uri):
-            path, system = self._open()
-            # Hadoop would move a folder into one that is there.
-            if target.exists() or not system.rename(path, target._open()[0]):
-                raise OSError(f"cannot be renamed to {target}")
+            context: Any = self.spark.sparkContext
+            fs, conf = context._jvm.org.apache.hadoop.fs, context._jsc.hadoopConfiguration()
+            options = context._gateway.new_array(fs.Options.Rename, 0)
+            path, goal = fs.Path(self.uri), fs.Path(target.uri)
+            fs.FileContext.getFileContext(path.toUri(), conf).rename(path, goal, options)
 
     def remove(self) -> None:
         """Remove a file, or a folder with all that is in it; nothing happens if it is not there."""
