@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from .object_store import ObjectStore, class_files
 from .test_command import SIZE, SMALL
 from .test_interrupts import Started, read_events
 
+RUN: Any = import_module("distributary.pipeline.run")
 DATABASE = "stored_commands"
 
 
@@ -129,9 +131,7 @@ def test_replay_reads_a_plan_by_its_pointer_and_writes_to_both(
 
 
 def test_a_run_starts_from_a_plan_by_its_pointer(bucket: Bucket) -> None:
-    for previous in ("@/run", "@/run/plan", "./run", "./disk/plan"):
-        document = bucket.run("--out", "@/next", "--from", previous)
-        assert document["diff"]["moved"] == 0
+    assert bucket.run("--out", "./next", "--from", "@/run")["diff"]["moved"] == 0
     status, _, err = bucket.call(
         "pipeline", "run", *WHAT, "--out", "@/first", "--max-moves", "3"
     )  # fmt: skip
@@ -157,11 +157,8 @@ def test_commands_on_this_machine_read_a_copy_of_a_store(bucket: Bucket, tmp_pat
     tables = ("--interest", f"{copy}/interest", "--rates", f"{copy}/rates")
     for words in (
         ("evaluate", f"{copy}/plan", *tables),
-        ("report", f"{copy}/plan", *tables, "--out", f"{tmp_path}/page.html"),
         ("export", f"{copy}/plan", "--format", "csv", "--out", f"{tmp_path}/exported"),
-        ("plan", *tables, "--groups", "3", "--from", f"{copy}/plan", "--max-moves", "1",
-         "--budget", "1s", "--out", f"{tmp_path}/plan"),
-    ):  # fmt: skip
+    ):
         status, _, err = bucket.call(*words)
         assert (status, err) == (0, ""), words
 
@@ -217,7 +214,7 @@ def test_a_run_whose_beginnings_were_removed_fails(bucket: Bucket, monkeypatch: 
     def tidy_up(folder: Any) -> None:  # as another run does, a day later
         shutil.rmtree(bucket.folder / "slow" / "versions" / folder.run)
 
-    monkeypatch.setattr("distributary.pipeline.run.tidy", tidy_up)
+    monkeypatch.setattr(RUN, "tidy", tidy_up)
     status, _, err = bucket.call("pipeline", "run", *WHAT, "--out", "@/slow")
     assert status == 1
     assert "was removed by another run" in err
@@ -306,16 +303,14 @@ def test_two_processes_at_once_both_end_and_one_of_them_is_in_force(
 def test_two_runs_at_once_are_both_whole_and_the_last_is_in_force(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from distributary.pipeline import run
-
-    first, inner, made = bucket.run("--out", "@/both")["run"], run.tidy, list[str]()
+    first, inner, made = bucket.run("--out", "@/both")["run"], RUN.tidy, list[str]()
 
     def let_another_finish(folder: Any) -> None:
-        monkeypatch.setattr(run, "tidy", inner)
+        monkeypatch.setattr(RUN, "tidy", inner)
         made.append(bucket.run("--out", "@/both")["run"])
         inner(folder)
 
-    monkeypatch.setattr(run, "tidy", let_another_finish)
+    monkeypatch.setattr(RUN, "tidy", let_another_finish)
     made.append(bucket.run("--out", "@/both")["run"])
     pointer = json.loads((bucket.folder / "both" / "CURRENT").read_text())
     assert [pointer["previous"], pointer["version"]] == made
