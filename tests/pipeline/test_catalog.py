@@ -117,7 +117,7 @@ def test_a_table_is_old_or_new_wherever_its_run_is_killed(
         before = store.changes
         write(spark, database, 2)
         needed, number, seen = store.changes - before, 2, set()
-        for changes in range(0, needed + 15, 9):  # a later run also removes what is old
+        for changes in range(0, needed + 15, 6):  # a later run also removes what is old
             with store.kill_after(changes), suppress(OutputError):
                 write(spark, database, number + 1)
             found = tuple(look(spark, database, name)[0] - number for name in NAMES)
