@@ -97,7 +97,6 @@ def pipeline_topics(
         shapes=logs.read_shapes(),
     )
     document = call_on_spark(spark, View(events), lambda running, _: propose(running, job))
-    folder = document.pop("folder")
     if as_document:
         print_json(document)
         return
@@ -105,6 +104,6 @@ def pipeline_topics(
     results.print(
         f"{len(document['proposals']):,} clusters of {document['topics']:,} topics would save "
         f"{cost['saving']:,.0f} of {cost['now']:,.0f} messages per interval for "
-        f"{document['moves']:,} changed subscriptions: {folder}",
+        f"{document['moves']:,} changed subscriptions: {out}",
         markup=False,
     )

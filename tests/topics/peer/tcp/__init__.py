@@ -1,1 +1,0 @@
-"""Tests of peers and their clients as processes."""
