@@ -138,6 +138,8 @@ def test_a_root_that_was_suspended_accepts_nothing_more() -> None:
             network.simulation.call(root, lambda now, name=name: peer.on_timer(name, now))
         else:
             network.simulation.post(network.clock.now, root, message, sender=name)
+    network.run(0.001)
+    assert len(peer.overlay.pastry.leaves.members) == 7, "it takes live peers for dead"
     for number in range(5):
         network.say("p", "t", b"after %d" % number)
     network.run(2 * REPAIR)
