@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +91,9 @@ class World:
 
 def peers() -> Section:
     """What rings of thousands of peers send, and how soon they repair themselves."""
-    rows = [_row(n) for n in SIZES]
+    # Each size in a new process: its memory is not what an earlier one has left free.
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
+        rows = [*pool.map(_row, SIZES)]
     return Section(
         "Peers that host topics, simulated",
         f"{TOPICS} topics with {READERS} readers each, every reader at a random peer, and "
