@@ -33,10 +33,12 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True)
 class _Measured:
-    """The seconds and the bytes written of each batch, by the number of its rows."""
+    """What each batch took, by the number of its rows: see `stream_run`."""
 
     seconds: dict[int, list[float]]
     written: dict[int, list[int]]
+    cpu: dict[int, list[float]]
+    own: dict[int, list[float]]
     sizes: dict[str, int]
 
     def median(self, rows: int) -> float:
@@ -54,6 +56,8 @@ def stream_state() -> Section:
             f"{size:,}",
             shown_seconds(one.median(size)),
             shown_seconds(max(one.seconds[size])),
+            shown_seconds(statistics.mean(one.cpu[size])),
+            shown_seconds(statistics.mean(one.own[size])),
             _shown_bytes(statistics.mean(one.written[size])),
             _shown_ratio(former.get(pairs), one, size),
         ]
@@ -62,6 +66,11 @@ def stream_state() -> Section:
     ]
     by_state = ", ".join(
         f"{_exponent(STATES, [found[pairs].median(size) for pairs in STATES]):.2f} at {size:,} rows"
+        for size in BATCHES
+    )
+    by_cpu = ", ".join(
+        f"{_exponent(STATES, [statistics.mean(found[one].cpu[size]) for one in STATES]):.2f} at "
+        f"{size:,} rows"
         for size in BATCHES
     )
     by_rows = ", ".join(
@@ -78,12 +87,14 @@ def stream_state() -> Section:
         "Batches of subscriptions on a state of so many pairs of receiver and flow: each row is "
         "about a pair drawn by lot, of which one in eleven is new. A batch is read and checked by "
         "Spark (`local[2]`), taken into the state and committed, without planning; the worst one "
-        "includes merging. The state after all batches equals a recomputation. The former way "
-        f"(commit {FORMER}) rewrote the state in each batch; its figures are the median of "
-        f"{FORMER_BATCHES[1_000]}.",
-        ["pairs", "rows", "median", "worst", "driver writes", "former way"],
+        "includes merging. CPU seconds are means, of all processes and of the driver's Python, "
+        "which keeps the state; other work on the machine hardly changes them. The state after all "
+        f"batches equals a recomputation. The former way (commit {FORMER}) rewrote the state in "
+        f"each batch; its figures are the median of {FORMER_BATCHES[1_000]}.",
+        ["pairs", "rows", "median", "worst", "CPU", "driver's CPU", "driver writes", "former way"],
         rows,
-        f"Exponent of the median in the state's size: {by_state}; in the batch's size: {by_rows} "
+        f"Exponent in the state's size, of the median: {by_state}; of CPU seconds: {by_cpu}. "
+        f"Exponent of the median in the batch's size: {by_rows} "
         f"(a batch has a fixed cost, mostly that of Spark's jobs). Stored after all batches: "
         f"{sizes}. {_shown_load(load)}",
     )
@@ -103,11 +114,10 @@ def _measure(source: Path, pairs: int, batches: dict[int, int]) -> _Measured:
         )
     found: dict[str, Any] = json.loads(done.stdout)
     taken = {int(rows): columns for rows, columns in found.pop("batches").items()}
-    return _Measured(
-        {rows: columns[0] for rows, columns in taken.items()},
-        {rows: columns[1] for rows, columns in taken.items()},
-        found,
+    seconds, written, cpu, own = (
+        {rows: columns[at] for rows, columns in taken.items()} for at in range(4)
     )
+    return _Measured(seconds, written, cpu, own, found)
 
 
 def _measure_former() -> dict[int, _Measured]:

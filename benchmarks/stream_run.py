@@ -25,6 +25,7 @@ from distributary.pipeline.job import StreamJob
 from distributary.pipeline.ledger import Ledger
 from distributary.pipeline.spark import use_spark
 from distributary.planning import Request
+from processes import cpu_seconds
 
 FLOWS = 1_000
 NEW_SHARE = 0.1  # of the pairs in a batch
@@ -100,13 +101,20 @@ def _measure(folder: Path, pairs: int, batches: list[tuple[int, int]]) -> dict[s
         return {"batches": found, **_check(ledger, log)}
 
 
-def _take(spark: SparkSession, steps: BatchSteps, ledger: Ledger, path: Path) -> tuple[float, int]:
-    """The seconds that a batch takes, and the bytes that the driver writes in it."""
+def _take(
+    spark: SparkSession, steps: BatchSteps, ledger: Ledger, path: Path
+) -> tuple[float, int, float, float]:
+    """What a batch takes: seconds, bytes that the driver writes, CPU seconds of all processes.
+
+    The last are the CPU seconds of the driver's Python, which keeps the state.
+    """
     row = ("subscriptions", path.as_uri(), path.stat().st_size, None, None, None)
     batch = spark.createDataFrame([row], _ARRIVALS)
-    began, before = time.perf_counter(), _written()
+    before = (time.perf_counter(), _written(), cpu_seconds(), time.process_time())
     steps.run(batch, ledger.state.batch + 1)
-    return time.perf_counter() - began, _written() - before
+    after = (time.perf_counter(), _written(), cpu_seconds(), time.process_time())
+    seconds, written, cpu, own = (end - begin for begin, end in zip(before, after, strict=True))
+    return seconds, int(written), cpu, own
 
 
 def _written() -> int:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +22,7 @@ LIVING: dict[str, str | None] = {
     "broker serve": None,
     "broker subscribe": "--count",
     "topics serve": None,
+    "topics peer": None,
     "topics subscribe": "--count",
     "topics status": None,  # with --watch only, see below
     "receive": "--count",
@@ -45,6 +47,7 @@ class Lives:
         self._commands = commands
         self._services: dict[str, tuple[Path, subprocess.Popen[str]]] = {}
         self._brokers: dict[str, subprocess.Popen[str]] = {}
+        self._peers: dict[str, subprocess.Popen[str]] = {}
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -60,6 +63,7 @@ class Lives:
             for service in (
                 *(each for _, each in self._services.values()),
                 *self._brokers.values(),
+                *self._peers.values(),
             ):
                 end(service)
 
@@ -71,6 +75,10 @@ class Lives:
     def _try_out(self, command: Command) -> None:
         if command.name == "topics serve":
             self._serve(command.value_of("--state"))
+        elif command.name == "topics peer":
+            self._serve_peer(command)
+        elif command.value_of("--peer") is not None:
+            self._ask_peer(command)
         elif command.name == "topics subscribe":
             self._subscribe(command)
         elif command.name.startswith("topics"):
@@ -139,6 +147,53 @@ class Lives:
             for topic in topics:
                 assert ask("publish", topic, "seen").status == 0
                 assert topic in process.stdout.readline()
+            end(process)
+
+    # --- peers ------------------------------------------------------------------------------------
+
+    def _serve_peer(self, command: Command) -> None:
+        """Start a peer, unless one at its address runs, after those that are named before it."""
+        served = [each for each in self._commands if each.name == "topics peer"]
+        addresses = [str(each.value_of("--listen")) for each in served]
+        until = addresses.index(str(command.value_of("--listen"))) + 1
+        for each, address in zip(served[:until], addresses[:until], strict=True):
+            if address not in self._peers:
+                folder = self._runs.prepare(each)
+                peer = self._open.enter_context(self._runs.begin(substitute(each), folder))
+                assert peer.stderr is not None
+                while not (said := peer.stderr.readline()).startswith(("in a ring", "started")):
+                    assert said, said_at_the_end(peer)
+                self._peers[address] = peer
+            assert self._peers[address].poll() is None
+
+    def _ask_peer(self, command: Command) -> None:
+        """Run a command at a ring of all peers of the pages, with the topics of the pages."""
+        for each in self._commands:
+            if each.name == "topics peer":
+                self._serve_peer(each)
+        folder = self._runs.prepare(command)
+
+        def ask(text: str) -> Ran:
+            return run_in_process(substitute(Command(text, command.page, 0, 0)), folder)
+
+        address = command.value_of("--peer")
+        for each in self._commands:
+            if each.name == "topics create" and each.value_of("--peer") is not None:
+                assert ask(each.text).status == 0
+        if command.name != "topics subscribe":
+            ran = ask(command.text)
+            assert (ran.status, ran.err) == (0, "")
+            assert ran.out
+            return
+        with self._runs.begin(substitute(command), folder) as process:
+            assert process.stdout is not None
+            topic = next(each for each in command.arguments if not each.startswith("--"))
+            publish = f"distributary topics publish {topic} seen --peer {address}"
+            with ThreadPoolExecutor(1) as pool:
+                line = pool.submit(process.stdout.readline)
+                while not line.done():  # it gets what is published once it has subscribed
+                    assert ask(publish).status == 0
+            assert topic in line.result()
             end(process)
 
     # --- brokers ----------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ MULTICAST = ("publish", "receive", "calibrate")  # in a namespace of their own
 SPARK = ("pipeline", "spark-submit", "demo")  # whose Java keeps to the folder that it began in
 SMALL_DAY = "--symbols 200 --receivers 20 --messages 2000"
 # Of the brokers on the pages, each with one of this process.
-BROKER_PORTS = (7001, 7002, 7003, 7004)
+SERVICE_PORTS = (7001, 7002, 7003, 7004, 7401, 7402, 7403)
 SMALL_SPARK = f"--master '{MASTER}' " + " ".join(
     f"--conf '{name}={value}'" for name, value in SETTINGS.items()
 )
@@ -86,7 +86,7 @@ SUBSTITUTIONS = (
     Substitution(r"--py-files \S+\.whl", "", "the package is installed where its tests run"),
     *(
         Substitution(rf"127\.0\.0\.1:{port}", f"127.0.0.1:{free}", "others may use the port")
-        for port, free in zip(BROKER_PORTS, find_free_ports(len(BROKER_PORTS)), strict=True)
+        for port, free in zip(SERVICE_PORTS, find_free_ports(len(SERVICE_PORTS)), strict=True)
     ),
 )
 

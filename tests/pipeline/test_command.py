@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from distributary.cli import pipeline
+from distributary.report import Report, render_report
 from tests.in_process import call_main
 
 SUBSCRIPTIONS = ("--subscriptions", "logs/subscriptions.parquet")
 LOGS = ("--publications", "logs/publications.parquet")
 SIZE = ("--groups", "3", "--sessions", "6", "--budget", "1s")
+SLOWLY_S = 0.3
 SMALL = ("--symbols", "200", "--receivers", "20", "--messages", "2000", "--bad", "0.05")
 
 
@@ -48,6 +52,11 @@ class Demo:
     document: dict[str, Any]
 
 
+def render_slowly(report: Report) -> str:
+    time.sleep(SLOWLY_S)
+    return render_report(report)
+
+
 @pytest.fixture(scope="module")
 def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """A demo, and then the command that it names next: `pipeline run` over the same logs."""
@@ -58,7 +67,9 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Demo:
         status, demo_out, err = call(folder, *DEMO)
     assert status == 0, err
     next_command = demo_out.rpartition("distributary ")[2].split()
-    status, out, err = call(folder, *next_command, "--budget", "1s", "--json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "render_report", render_slowly)
+        status, out, err = call(folder, *next_command, "--budget", "1s", "--json")
     assert (status, err) == (0, "")
     return Demo(folder / "d", demo_out, json.loads(out))
 
@@ -83,6 +94,13 @@ def test_run_leaves_pages_and_tables(made: Demo) -> None:
     names = {path.name for path in (folder / "run").iterdir()}
     assert {"plan", "interest", "rates", "quarantine", "receivers", "groups", "replay"} <= names
     assert {"manifest.json", "report.html", "plan.html"} <= names
+
+
+def test_the_page_of_a_run_counts_the_time_of_the_page_about_its_plan(made: Demo) -> None:
+    page = (made.folder / "run" / "report.html").read_text(encoding="utf-8")
+    row = re.search(r">writing the pages</th><td>([\d.]+)\s*(ms|s|min)\b", page)
+    assert row is not None
+    assert float(row[1]) * {"ms": 1e-3, "s": 1.0, "min": 60.0}[row[2]] >= SLOWLY_S
 
 
 def test_replay_of_the_plan_gives_what_the_run_found(made: Demo) -> None:

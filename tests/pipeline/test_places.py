@@ -21,14 +21,9 @@ from distributary.pipeline.stores import Place, StorePath, copy_to_local, resolv
 from distributary.pipeline.versions import Pointers
 from distributary.pipeline.writing import stage_frame, tidy, write_json
 
-from .object_store import ObjectStore, start_store
+from .object_store import ObjectStore
 
 ODD = "odd name#%41[1]{x}ü"
-
-
-@pytest.fixture(scope="session")
-def store(spark: SparkSession) -> ObjectStore:
-    return start_store(spark)
 
 
 @pytest.fixture
@@ -164,10 +159,10 @@ def test_a_version_that_is_gone_gets_one_line(
     first, second = fill(spark, out, 3), fill(spark, out, 4)
     numbers = tmp_path / "out" / "versions" / second.run / "numbers"
     shutil.rmtree(numbers)
-    with pytest.raises(InputError, match=f"{second.run}, which has 2 of its 3 files; run the"):
+    with pytest.raises(InputError, match=f"{second.run}, which has 2 of its 3 files; copy"):
         look(spark, out)
     shutil.rmtree(numbers.parent)
-    with pytest.raises(InputError, match=f"which is gone; .*or name .*{first.run} instead"):
+    with pytest.raises(InputError, match=f"which is gone; .* or name .*{first.run} instead"):
         Pointers().follow(out / "plan")
     fill(spark, out, 5)  # a run into the folder mends it
     assert look(spark, out) == 5
@@ -246,6 +241,19 @@ def test_a_folder_that_was_moved_aside_comes_back(
         assert look(spark, out) == 5
         raise ZeroDivisionError
     assert look(spark, out) == 5
+
+
+def test_a_folder_is_never_moved_into_one_that_is_there(
+    spark: SparkSession, hdfs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when two runs end at the same moment, and each sees that the place is free."""
+    monkeypatch.setattr(StorePath, "exists", lambda self: False)
+    for name in ("new", "out"):
+        (tmp_path / "disk" / name).mkdir()
+    with pytest.raises(OSError, match="exists"):
+        StorePath(f"{hdfs}/new", spark).rename(StorePath(f"{hdfs}/out", spark))
+    assert (tmp_path / "disk" / "new").is_dir()
+    assert not list((tmp_path / "disk" / "out").iterdir())
 
 
 @pytest.mark.parametrize("start", ["file:", "file://", "file://localhost", "FILE:", ""])

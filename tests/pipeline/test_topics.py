@@ -82,7 +82,8 @@ def test_crowds_with_like_interests_are_offered_clusters(made: tuple[Path, dict[
     out, document = made
     cost = document["operating_cost"]
     assert cost["now"] == cost["without_clusters"] > cost["saving"] > 0
-    assert document == json.loads((out / "proposals.json").read_text())
+    written = json.loads((out / "proposals.json").read_text())
+    assert document == {**written, "folder": str(out)}
     assert document["subscriptions"]["read"] == len(WANTED)
     topics = told(out / "proposals.parquet", "topic")
     invited = told(out / "invitations.parquet", "receiver")

@@ -88,7 +88,7 @@ COMMANDS = {
     "topics": _entry(
         LIVE,
         "topics",
-        "Serve topics on NATS; topics with the same readers share channels.",
+        "Serve topics on NATS or between peers; topics with the same readers share channels.",
         "app",
     ),
     "demo": _entry(

@@ -1,4 +1,4 @@
-"""The options that choose the NATS server of a command."""
+"""The options that choose the NATS server of a command, or the peer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from distributary.cli.options import option, reject_bad_values
 
 if TYPE_CHECKING:
     from distributary.topics.nats import NatsOptions
+    from distributary.topics.peer.tcp import PeerOptions
 
-__all__ = ["SERVER", "ServerChoice"]
+__all__ = ["PEER", "SERVER", "CarrierChoice", "ServerChoice"]
 
-SERVER = "NATS server"
+SERVER, PEER = "NATS server", "Peer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +87,46 @@ class ServerChoice:
                 "give a server with --nats, or a service's folder with --state"
             )
         return find_server(self.state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarrierChoice(ServerChoice):
+    """The NATS server, or the peer, that the options choose for a client."""
+
+    peer: Annotated[
+        str | None,
+        option(
+            "Peer to use instead of NATS, or several separated by commas. --user, --token, --ca, "
+            "--cert and --key then prove the names of both.",
+            PEER,
+            "--peer",
+            metavar="HOST:PORT",
+        ),
+    ] = None
+    insecure: Annotated[
+        bool, option("Allow a peer outside this machine without TLS.", PEER, "--insecure")
+    ] = False
+
+    def __post_init__(self) -> None:
+        ServerChoice.__post_init__(self)
+        if self.peer is not None and (self.nats is not None or self.state is not None):
+            raise typer.BadParameter("give one of --peer, --nats and --state")
+
+    def find_peer(self) -> PeerOptions | None:
+        """The peer to connect to, if one is given."""
+        from distributary.machines.real import TlsFiles
+        from distributary.topics.peer.tcp import PeerOptions
+
+        if self.peer is None:
+            return None
+        if self.key is not None and self.cert is None:
+            raise typer.BadParameter("--key needs --cert")
+        tls = TlsFiles(self.cert, self.key, self.ca) if self.ca or self.cert else None
+        with reject_bad_values("'--peer'"):
+            return PeerOptions(
+                self.peer, self.user or "", self.token or "", tls, insecure=self.insecure
+            )
+
+    def find_carrier(self) -> NatsOptions | PeerOptions:
+        """The options of a client."""
+        return self.find_peer() or self.options()

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from distributary.pipeline.job import Job, Outcome
+    from distributary.pipeline.steps import StepWatch
 
 __all__ = ["app", "print_run", "run_job"]
 
@@ -291,19 +292,20 @@ def run_job(job: Job, options: SparkOptions, view: View, *, compare: bool = Fals
 
     require("report")
 
-    def finish(outcome: Outcome, folder: Path, progress: planning.Progress) -> None:
-        page = _render_plan_page(outcome, job, compare, progress)
+    def finish(outcome: Outcome, folder: Path, watch: StepWatch) -> None:
+        page = _render_plan_page(outcome, job, compare, watch.report)
         if page is not None:
             (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
         title = f"The run into {_name_of(job.out)}"
         rest = outcome.minutes, outcome.receivers, title, PLAN_PAGE if page else None
-        page = render_run(outcome.manifest, *rest)
+        facts = {**outcome.manifest, "stages": watch.summarize().document()}
+        page = render_run(facts, *rest)
         (folder / "report.html").write_text(page, encoding="utf-8")
 
     def work(spark: SparkSession, shown: Shown) -> Outcome:
         print_address(spark)
         watch = shown.watch
-        return run(spark, job, lambda made, place: finish(made, place, watch.report), watch)
+        return run(spark, job, lambda made, place: finish(made, place, watch), watch)
 
     return call_on_spark(options, view, work)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +89,12 @@ def pipeline_stream(
     logs: LogFolders,
     planner: FollowingOptions,
     out: Annotated[
-        Path, option("Folder of the stream; an earlier stream in it is continued.", OUTPUT)
+        str,
+        option(
+            "Folder of the stream, on a disk; an earlier stream in it is continued.",
+            OUTPUT,
+            metavar="PATH",
+        ),
     ],
     spark: SparkOptions,
     metrics: MetricsOptions,
@@ -104,11 +108,13 @@ def pipeline_stream(
     Stop it with Ctrl-C or kill it; started again with the same --out, it continues where it was,
     and no row is lost or counted twice.
     """
+    from distributary.pipeline.places import resolve_stream_folder
     from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 
+    folder = resolve_stream_folder(out)
     with reject_bad_values():
         job = StreamJob(
-            out=out,
+            out=folder,
             subscriptions=logs.subscriptions,
             publications=logs.publications,
             request=planner.read_request(),
@@ -135,7 +141,7 @@ def pipeline_stream(
     state = call_on_spark(spark, View(events, keep=False), work)
     if not as_document:
         _print_counts(state.counts)
-        results.print(f"plan: {out / 'plan'}   history: {out / 'drift.jsonl'}", markup=False)
+        results.print(f"plan: {folder / 'plan'}   history: {folder / 'drift.jsonl'}", markup=False)
 
 
 @contextmanager

@@ -97,6 +97,7 @@ def pipeline_topics(
         shapes=logs.read_shapes(),
     )
     document = call_on_spark(spark, View(events), lambda running, _: propose(running, job))
+    folder = document.pop("folder")
     if as_document:
         print_json(document)
         return
@@ -104,6 +105,6 @@ def pipeline_topics(
     results.print(
         f"{len(document['proposals']):,} clusters of {document['topics']:,} topics would save "
         f"{cost['saving']:,.0f} of {cost['now']:,.0f} messages per interval for "
-        f"{document['moves']:,} changed subscriptions: {out}",
+        f"{document['moves']:,} changed subscriptions: {folder}",
         markup=False,
     )

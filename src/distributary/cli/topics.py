@@ -1,4 +1,4 @@
-"""`distributary topics`: run and use a topic service on NATS."""
+"""`distributary topics`: run and use topics, on NATS or between peers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from distributary.cli.console import notes, print_json, results
-from distributary.cli.nats_options import SERVER, ServerChoice
+from distributary.cli.nats_options import SERVER, CarrierChoice, ServerChoice
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import OUTPUT, Json, duration_option, option, seed_option
 from distributary.cli.quantities import Seconds
+from distributary.cli.topics_peer import peer
 
 if TYPE_CHECKING:
     from distributary.topics import Policy
@@ -34,7 +35,8 @@ CHANNELS, STORAGE = "Channels", "Storage"
 Timeout = Annotated[Seconds, duration_option("How long to wait for an answer.", SERVER)]
 
 app = typer.Typer(
-    help="Serve topics on NATS; topics with the same readers share channels.", no_args_is_help=True
+    help="Serve topics on NATS or between peers; topics with the same readers share channels.",
+    no_args_is_help=True,
 )
 
 
@@ -162,7 +164,7 @@ def create(
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
     *,
-    server: ServerChoice,
+    server: CarrierChoice,
 ) -> None:
     """Create topics; existing ones stay as they are."""
 
@@ -184,7 +186,7 @@ def remove(
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
     *,
-    server: ServerChoice,
+    server: CarrierChoice,
 ) -> None:
     """Remove topics with their events and subscriptions; their subscribers get an error."""
 
@@ -213,7 +215,7 @@ def publish(
     timeout: Timeout = Seconds("30s"),
     as_document: Json = False,
     *,
-    server: ServerChoice,
+    server: CarrierChoice,
 ) -> None:
     """Publish events; exits when all of them are confirmed."""
     lines: Iterable[bytes] = sys.stdin.buffer if payload is None else [payload.encode()]
@@ -246,7 +248,7 @@ def subscribe(
         bool, option("Print one JSON object per line for each event.", OUTPUT, "--json")
     ] = False,
     *,
-    server: ServerChoice,
+    server: CarrierChoice,
 ) -> None:
     """Print the events of topics as they arrive, each once and in order.
 
@@ -275,11 +277,16 @@ def status(
     ] = None,
     as_document: Json = False,
     *,
-    server: ServerChoice,
+    server: CarrierChoice,
 ) -> None:
-    """Show the clusters, what they save, and what they cost in messages."""
+    """Show the clusters, what they save, and what they cost in messages; or a peer and its ring."""
+    from distributary.cli.topics_peer_status import show_peer
     from distributary.cli.topics_status import show_once, watch_status
 
+    peer = server.find_peer()
+    if peer is not None:
+        _run(show_peer(peer, float(every) if watch else None, as_document))
+        return
     options, known = server.find()
     pages = monitor or known
     if watch:
@@ -288,7 +295,7 @@ def status(
         _run(show_once(options, server.prefix, pages, as_document))
 
 
-for _command in (serve, create, remove, publish, subscribe, status):
+for _command in (serve, peer, create, remove, publish, subscribe, status):
     app.command(_command.__name__)(takes_groups(_command))
 
 
@@ -391,13 +398,13 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def _client(server: ServerChoice, timeout: float) -> AsyncIterator[TopicClient]:
+async def _client(server: CarrierChoice, timeout: float) -> AsyncIterator[TopicClient]:
     from distributary.topics.nats import ClientSettings, TopicClient
 
     settings = ClientSettings(
         prefix=server.prefix, timeout=timeout, connect_within=min(timeout, 10.0)
     )
-    async with TopicClient(server.options(), settings, name="cli") as client:
+    async with TopicClient(server.find_carrier(), settings, name="cli") as client:
         yield client
 
 

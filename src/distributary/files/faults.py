@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,8 @@ import pyarrow as pa
 from distributary.errors import InputError, OutputError
 
 LONGEST = 60
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def show_value(value: object) -> str:
@@ -75,6 +78,9 @@ def output_fault(path: str | os.PathLike[str], reason: str, remedy: str = "") ->
 def read_fault(path: str | os.PathLike[str], error: Exception) -> InputError:
     """An `InputError` for a file that the operating system does not let us read."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
+        if _URI.match(os.fspath(path)):
+            reason = "only `pipeline` commands read from other places than this machine's disk"
+            return input_fault(path, reason, remedy="copy it to the disk, and name its path there")
         return input_fault(path, "no such file or folder", remedy="check the path")
     if isinstance(error, PermissionError):
         return input_fault(path, "permission denied", remedy="make it readable for this user")

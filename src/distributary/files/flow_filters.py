@@ -23,6 +23,7 @@ from distributary.errors import InputError
 from distributary.files.columns import Column, ColumnKind
 from distributary.files.faults import check_format, input_fault, read_fault
 from distributary.files.tables import FileTable, read_table
+from distributary.files.versions import follow_pointer
 from distributary.matching import parse_filter
 from distributary.model import Attribute, AttributeKind, Filter, Interest, Schema
 
@@ -117,7 +118,7 @@ def write_flow_filters(
 
 def read_flow_filters(folder: str | os.PathLike[str]) -> FlowFilters:
     """Read the folder; raises `InputError` for what cannot be used."""
-    where = Path(folder)
+    where = follow_pointer(Path(folder))
     schema = _read_schema(where)
     flows = read_table(where / "flows.parquet", FLOWS)
     owners = read_table(where / "filters.parquet", OWNERS)

@@ -32,6 +32,7 @@ from distributary.files.tables import (
     first_row,
     read_table,
 )
+from distributary.files.versions import follow_pointer
 from distributary.model import IndexArray, IntArray, Interest, Plan, Previous, distinct
 from distributary.planning import MadePlan
 
@@ -109,7 +110,7 @@ def read_plan(folder: str | os.PathLike[str], interest: Interest | None = None) 
     A plan that serves its receivers badly is read without an error: `plan_problems` lists what is
     wrong.
     """
-    folder = Path(folder)
+    folder = follow_pointer(Path(folder))
     metadata = read_manifest(folder)
     placements = read_table(_find_table(folder, "placements"), PLACEMENTS, may_be_empty=True)
     sessions = read_table(_find_table(folder, "sessions"), SESSIONS)

@@ -12,6 +12,7 @@ from distributary.cost import ChannelPrices, FilteringPrices, PacketPrices, Pric
 from distributary.errors import InputError
 from distributary.files.faults import input_fault, show_value
 from distributary.files.plans import MANIFEST, read_manifest
+from distributary.files.versions import follow_pointer
 from distributary.model import UNITS, FloatArray, Interest, Packing, Unit, weigh_receivers
 
 __all__ = ["StoredTerms", "read_stored_terms"]
@@ -117,5 +118,6 @@ class StoredTerms:
 
 def read_stored_terms(folder: str | os.PathLike[str]) -> StoredTerms:
     """Read from a plan folder what its plan was made for."""
-    parameters = read_manifest(Path(folder)).get("parameters")
-    return StoredTerms(Path(folder) / MANIFEST, parameters if isinstance(parameters, dict) else {})
+    folder = follow_pointer(Path(folder))
+    parameters = read_manifest(folder).get("parameters")
+    return StoredTerms(folder / MANIFEST, parameters if isinstance(parameters, dict) else {})

@@ -31,6 +31,7 @@ from distributary.files.faults import (
 from distributary.files.jsonl import raw_jsonl, read_jsonl, write_jsonl
 from distributary.files.parquet import raw_parquet, read_parquet, write_parquet
 from distributary.files.replacing import replace_file
+from distributary.files.versions import follow_pointer
 from distributary.model import FloatArray, IndexArray, IntArray
 
 
@@ -210,6 +211,7 @@ def _unknown_extension(path: Path) -> tuple[str, str]:
 
 
 def _part_paths(path: Path) -> list[Path]:
+    path = follow_pointer(path)
     if not os.path.isdir(path):
         return [path]
     try:

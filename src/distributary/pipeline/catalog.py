@@ -8,7 +8,8 @@ catalog:
 - Spark's own catalog (in memory or Hive): the rows go to a new folder beside those of the run
   before, and then one change of the catalog names the new folder as the table's location. Spark's
   own `overwrite` would drop the table first. So these tables are external: after `DROP TABLE` their
-  files remain. The folder of the run before is kept for those who still read it.
+  files remain. The folder of the run before is kept for those who still read it; what killed runs
+  left is removed as by `versions`.
 - Others: the catalog's own `overwrite`, with the guarantees that it gives.
 """
 
@@ -23,9 +24,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import OutputError
+from distributary.files.faults import summarize_error
+from distributary.files.versions import is_version
 from distributary.pipeline.schemas import RATES, quote_name
 from distributary.pipeline.spark import spark_message
 from distributary.pipeline.stores import StorePath, remove_folder
+from distributary.pipeline.undisturbed import stay_undisturbed
+from distributary.pipeline.versions import is_abandoned
 
 __all__ = ["REPLAY_TABLES", "RUN_TABLES", "CatalogTables", "complete_rates"]
 
@@ -53,52 +58,91 @@ class CatalogTables:
 
     def write(self, tables: Mapping[str, DataFrame], run: str) -> None:
         """Replace each table by these rows, with the run's id in each."""
+        done: list[str] = []
         for name, frame in tables.items():
             rows = frame.withColumn("run", F.lit(run))
             try:
                 self._replace(name, rows, run)
             except (PySparkException, Py4JError) as error:
-                raise OutputError(
-                    f"cannot be written: {spark_message(error)}",
-                    path=self._full_name(name),
-                    remedy="check the catalog; tables written before this one have the new rows",
-                ) from error
+                raise self._write_fault(name, spark_message(error), done) from error
+            except OSError as error:
+                raise self._write_fault(name, summarize_error(error), done) from error
+            done.append(self._plain_name(name))
+
+    def _write_fault(self, name: str, reason: str, done: list[str]) -> OutputError:
+        replaced = f"{', '.join(done)} have the rows of this run" if done else "no table changed"
+        return OutputError(
+            f"cannot be written: {reason}",
+            path=self._plain_name(name),
+            remedy=f"check the catalog and run again; {replaced}",
+        )
 
     def _replace(self, name: str, rows: DataFrame, run: str) -> None:
-        table, exists = self._full_name(name), self._exists(name)
-        if self._in_session_catalog and not self._stages:
+        table = self._full_name(name)
+        if self._in_session_catalog:
             self._move_location(name, rows, run)
         elif self._stages:
             rows.writeTo(table).tableProperty(RUN, run).createOrReplace()
-        elif exists:
+        elif self._exists(name):
             rows.writeTo(table).overwrite(F.lit(True))
         else:
             rows.writeTo(table).tableProperty(RUN, run).create()
 
     def _move_location(self, name: str, rows: DataFrame, run: str) -> None:
         """Write a new folder and make it the table's location, in one change of the catalog."""
-        spark, table = self._spark, self._full_name(name)
-        home = StorePath(self._default_location(name), spark)
-        new, known = home / run, self._properties(name) if self._exists(name) else None
-        rows.write.parquet(str(new))
-        location = _quote_text(str(new))
-        if known is None:
-            columns = ", ".join(
-                f"{quote_name(field.name)} {field.dataType.simpleString()}" for field in rows.schema
-            )
-            spark.sql(
-                f"CREATE TABLE {table} ({columns}) USING parquet LOCATION {location} "
-                f"TBLPROPERTIES ('{RUN}' = '{run}')"
-            )
-            return
-        spark.sql(f"ALTER TABLE {table} SET LOCATION {location}")
-        spark.catalog.refreshTable(table)
-        kept = known[RUN]
-        spark.sql(
-            f"ALTER TABLE {table} SET TBLPROPERTIES ('{RUN}' = '{run}', '{PREVIOUS}' = '{kept}')"
+        home = StorePath(self._default_location(name), self._spark)
+        new, exists = home / run, self._exists(name)
+        if exists:
+            self._check_columns(name, rows)
+        try:
+            rows.write.parquet(str(new))
+            if exists:
+                self._set_location(name, new)
+            else:
+                self._create_at(name, rows, new)
+        except BaseException:
+            stay_undisturbed()
+            if not self._is_at(name, new):
+                remove_folder(new)
+            raise
+        self._set_property(name, RUN, run)
+
+    def _create_at(self, name: str, rows: DataFrame, new: StorePath) -> None:
+        columns = ", ".join(
+            f"{quote_name(field.name)} {field.dataType.simpleString()}" for field in rows.schema
         )
-        if PREVIOUS in known:
-            remove_folder(home / known[PREVIOUS])
+        self._spark.sql(
+            f"CREATE TABLE {self._full_name(name)} ({columns}) USING parquet "
+            f"LOCATION {_quote_text(str(new))} TBLPROPERTIES ('{RUN}' = '{new.name}')"
+        )
+
+    def _set_location(self, name: str, new: StorePath) -> None:
+        """Change the location, keep the one before, and remove those that nobody can read."""
+        spark, table = self._spark, self._full_name(name)
+        now = self._location(name)
+        before = self._properties(name).get(PREVIOUS)
+        self._set_property(name, PREVIOUS, now.name)
+        spark.sql(f"ALTER TABLE {table} SET LOCATION {_quote_text(str(new))}")
+        spark.catalog.refreshTable(table)
+        for folder in new.parent.glob("*"):
+            if not is_version(folder.name) or folder.name in (new.name, now.name):
+                continue
+            if folder.name == before or is_abandoned(folder):
+                remove_folder(folder)
+
+    def _check_columns(self, name: str, rows: DataFrame) -> None:
+        """Refuse rows that the table has no room for: Spark would drop columns in silence."""
+        have = [
+            (field.name, field.dataType)
+            for field in self._spark.table(self._full_name(name)).schema
+        ]
+        if have != [(field.name, field.dataType) for field in rows.schema]:
+            raise OutputError(
+                f"has the columns {', '.join(column for column, _ in have)}, "
+                f"not {', '.join(rows.columns)} with their types",
+                path=self._plain_name(name),
+                remedy="drop the table, or name another prefix for --out-table",
+            )
 
     # --- what is there ---------------------------------------------------------------------------
 
@@ -141,9 +185,30 @@ class CatalogTables:
         if not ours:
             raise OutputError(
                 "exists, and was not written by distributary",
-                path=self._full_name(name).replace("`", ""),
+                path=self._plain_name(name),
                 remedy="name another prefix for --out-table, or drop it",
             )
+
+    def _plain_name(self, name: str) -> str:
+        return self._full_name(name).replace("`", "")
+
+    def _location(self, name: str) -> StorePath:
+        """The folder that the table reads now."""
+        catalog = self._spark._jsparkSession.sessionState().catalog()
+        found = catalog.getTableMetadata(self._identify(name)).location()
+        return StorePath(str(found.toString()), self._spark)
+
+    def _is_at(self, name: str, folder: StorePath) -> bool:
+        """Whether the table reads this folder; true if in doubt, as nothing is removed then."""
+        try:
+            return self._exists(name) and self._location(name).name == folder.name
+        except Exception:
+            return True
+
+    def _set_property(self, name: str, key: str, value: str) -> None:
+        self._spark.sql(
+            f"ALTER TABLE {self._full_name(name)} SET TBLPROPERTIES ('{key}' = '{value}')"
+        )
 
     def _properties(self, name: str) -> dict[str, str]:
         found = self._spark.sql(f"SHOW TBLPROPERTIES {self._full_name(name)}").collect()
@@ -152,13 +217,16 @@ class CatalogTables:
     def _default_location(self, name: str) -> str:
         """Where the catalog itself would put the table's files."""
         jvm: Any = self._spark.sparkContext._jvm
+        catalog = self._spark._jsparkSession.sessionState().catalog()
+        path = jvm.org.apache.hadoop.fs.Path(catalog.defaultTablePath(self._identify(name)))
+        return str(path.toString())
+
+    def _identify(self, name: str) -> Any:
+        jvm: Any = self._spark.sparkContext._jvm
         option = jvm.scala.Option.apply
-        identifier = jvm.org.apache.spark.sql.catalyst.TableIdentifier(
+        return jvm.org.apache.spark.sql.catalyst.TableIdentifier(
             f"{self._stem}_{name}", option(self._namespace[0])
         )
-        catalog = self._spark._jsparkSession.sessionState().catalog()
-        path = jvm.org.apache.hadoop.fs.Path(catalog.defaultTablePath(identifier))
-        return str(path.toString())
 
     def _fault(self, reason: str, remedy: str) -> OutputError:
         return OutputError(reason, path=f"--out-table {self._prefix}", remedy=remedy)

@@ -26,18 +26,18 @@ from pyspark.sql import SparkSession
 
 from distributary.files import replace_folder
 from distributary.files.faults import output_fault, summarize_error
+from distributary.files.versions import POINTER, VERSIONS
 from distributary.pipeline.private import private_folder
 from distributary.pipeline.sources import full_message
-from distributary.pipeline.stores import Place, StorePath, remove_folder
+from distributary.pipeline.stores import Place, StorePath, is_uri, remove_folder
 from distributary.pipeline.undisturbed import hold_off_interrupts, stay_undisturbed
 from distributary.pipeline.versions import (
-    ABANDONED_S,
-    POINTER,
-    VERSIONS,
+    begin_version,
+    end_version,
+    is_abandoned,
     new_run_id,
     read_pointer,
     remove_old_versions,
-    write_pointer,
 )
 
 __all__ = ["OutputFolder", "fill_folder", "report_write_faults", "rounds_folder"]
@@ -49,10 +49,16 @@ _UNWRITABLE = re.compile(
     r"No space left on device|Disk quota exceeded|Read-only file system|Permission denied"
     r"|Not a directory|Mkdirs failed to create|Input/output error"
 )
+_DENIED = re.compile(r"(?:AccessControlException|AccessDeniedException): (\S.*)")
+_STORE_FAULT = re.compile(
+    r"(?:\w+\.)+\w*(?:IO|Connect|UnknownHost|Socket\w*|Timeout|Remote)Exception: (\S.*)"
+)
 _REMEDY = (
     "make room or check the place, also Spark's own (--conf spark.local.dir=FOLDER), "
     "or name another"
 )
+_STORE_REMEDY = "check that it can be reached and has room, and run again"
+_RIGHTS = "check the credentials that Spark has for it (--conf), and their rights"
 _PAUSE_S, _LONGEST_S = 0.05, 60.0
 
 MayReplace = Callable[[Place], bool]
@@ -114,12 +120,28 @@ def report_write_faults(path: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise output_fault(path, f"cannot be written: {summarize_error(error)}", _REMEDY) from error
+        remedy = _RIGHTS if isinstance(error, PermissionError) and is_uri(str(path)) else _REMEDY
+        raise output_fault(path, f"cannot be written: {summarize_error(error)}", remedy) from error
     except (PySparkException, Py4JError) as error:
+        if is_uri(str(path)):
+            _raise_store_fault(str(path), error)
         found = _UNWRITABLE.search(full_message(error))
         if found is None:
             raise
         raise output_fault(path, f"cannot be written: {found[0].lower()}", _REMEDY) from error
+
+
+def _raise_store_fault(path: str, error: Exception) -> None:
+    """Raise an `OutputError` if a file system failed, or did not let us in."""
+    text = full_message(error)
+    for pattern, reason, remedy in (
+        (_DENIED, "permission denied: ", _RIGHTS),
+        (_STORE_FAULT, "", _STORE_REMEDY),
+    ):
+        found = pattern.search(text)
+        if found is not None:
+            reason = f"was not written: {reason}{summarize_error(OSError(found[1]))}"
+            raise output_fault(path, reason, remedy) from error
 
 
 @contextmanager
@@ -161,10 +183,9 @@ def _add_version(
     _check_versions(place, may_replace, kind)
     made = place / VERSIONS / run
     try:
-        yield made
-        files = len(made.list_files())
+        yield begin_version(place, run)
         with hold_off_interrupts():
-            before = write_pointer(place, run, files)
+            before = end_version(place, run)
     except BaseException:
         stay_undisturbed()
         if not _is_in_force(place, run):
@@ -250,8 +271,7 @@ def _restore_or_remove(place: StorePath) -> None:
         old = temporary / "old"
         if old.exists() and not place.exists():
             old.rename(place)
-        latest = max((changed for _, changed in temporary.list_files()), default=0.0)
-        if latest < time.time() - ABANDONED_S:
+        if is_abandoned(temporary):
             remove_folder(temporary)
 
 

@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 
 from distributary.errors import InputError
 from distributary.files import read_previous
-from distributary.files.faults import input_fault, output_fault, read_fault, summarize_error
-from distributary.pipeline.stores import Place, copy_to_local, resolve_place
-from distributary.pipeline.versions import Pointers
+from distributary.files.faults import input_fault, output_fault, summarize_error
+from distributary.pipeline.stores import Place, copy_to_local, path_on_disk, resolve_place
+from distributary.pipeline.versions import Pointers, unreadable_fault
 
-__all__ = ["PlanFolder", "find_plan_in", "open_plan", "resolve_output"]
+__all__ = ["PlanFolder", "find_plan_in", "open_plan", "resolve_output", "resolve_stream_folder"]
 
+_RIGHTS = "check the credentials that Spark has for it (--conf), and their rights"
 _REMEDY = "check the URI, and that Spark has what this file system needs (--conf)"
 
 
@@ -35,10 +36,25 @@ def resolve_output(spark: SparkSession, path: str | os.PathLike[str]) -> Place:
         place = resolve_place(spark, path)
         if not isinstance(place, Path):
             place.exists()
+    except PermissionError as error:
+        raise output_fault(path, "cannot be written: permission denied", _RIGHTS) from error
     except OSError as error:
         reason = f"cannot be written: {summarize_error(error)}"
         raise output_fault(path, reason, _REMEDY) from error
     return place
+
+
+def resolve_stream_folder(path: str) -> Path:
+    """The folder of a stream, by its path or `file:` URI; others are refused."""
+    found = path_on_disk(path)
+    if found is None:
+        raise output_fault(
+            path,
+            "a stream keeps its state on a disk, with locks and renames, which this is not",
+            "name a folder on a disk that outlasts this machine and copy its plans from there, "
+            "or start `pipeline run` at intervals, which can write here",
+        )
+    return found
 
 
 def find_plan_in(out: Place, *, must: bool) -> Place | None:
@@ -69,7 +85,7 @@ def open_plan(
         if not isinstance(place, Path) and not place.is_dir():
             raise input_fault(str(path), "no such file or folder", remedy="check the path")
     except OSError as error:
-        raise read_fault(str(path), error) from error
+        raise unreadable_fault(str(path), error) from error
     with copy_to_local(place) as local:
         _check_plan(place, local)
         yield PlanFolder(place, local)

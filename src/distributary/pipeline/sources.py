@@ -15,9 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from distributary.errors import InputError
 from distributary.files.csv_records import csv_records
-from distributary.pipeline.spark import spark_message
-from distributary.pipeline.stores import hadoop_path, is_uri, resolve_place
-from distributary.pipeline.versions import Pointers
+from distributary.pipeline.stores import hadoop_path, is_uri, resolve_place, to_os_error
+from distributary.pipeline.versions import Pointers, unreadable_fault
 
 __all__ = [
     "Source",
@@ -198,7 +197,5 @@ def _list_files(spark: SparkSession, path: str, pointers: Pointers) -> list[str]
                 if not any(part.startswith((".", "_")) for part in inner.split("/")):
                     files.append(file)
     except Py4JError as error:
-        raise InputError(
-            f"cannot be read: {spark_message(error)}", path=path, remedy="check the path"
-        ) from error
+        raise unreadable_fault(path, to_os_error(path, error)) from error
     return sorted(set(files))

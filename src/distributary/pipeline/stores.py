@@ -32,8 +32,10 @@ __all__ = [
     "copy_to_local",
     "hadoop_path",
     "is_uri",
+    "path_on_disk",
     "remove_folder",
     "resolve_place",
+    "to_os_error",
 ]
 
 LITERAL_PATHS: Final = {"__globPaths__": "false"}
@@ -50,6 +52,14 @@ def hadoop_path(spark: SparkSession, path: str) -> tuple[Any, Any]:
     jvm: Any = spark.sparkContext._jvm
     place = jvm.org.apache.hadoop.fs.Path(path)
     return place, place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+
+
+def path_on_disk(text: str) -> Path | None:
+    """The path that a plain path or a `file:` URI stands for; None for other URIs."""
+    local = _FILE.match(text)
+    if local is None and is_uri(text):
+        return None
+    return Path(text[local.end() :] if local else text)
 
 
 def is_uri(path: str) -> bool:
@@ -148,12 +158,17 @@ class StorePath:
             stream.close()  # only now an object store has the file: not if anything failed above
 
     def rename(self, target: StorePath) -> None:
-        """Rename a folder or a file; there must be nothing at the target."""
+        """Rename a folder or a file; there must be nothing at the target.
+
+        By a `FileContext`, because the rename of a `FileSystem` moves a folder into one that is
+        there.
+        """
         with _raise_os_errors(self.uri):
-            path, system = self._open()
-            # Hadoop would move a folder into one that is there.
-            if target.exists() or not system.rename(path, target._open()[0]):
-                raise OSError(f"cannot be renamed to {target}")
+            context: Any = self.spark.sparkContext
+            fs, conf = context._jvm.org.apache.hadoop.fs, context._jsc.hadoopConfiguration()
+            options = context._gateway.new_array(fs.Options.Rename, 0)
+            path, goal = fs.Path(self.uri), fs.Path(target.uri)
+            fs.FileContext.getFileContext(path.toUri(), conf).rename(path, goal, options)
 
     def remove(self) -> None:
         """Remove a file, or a folder with all that is in it; nothing happens if it is not there."""
@@ -197,9 +212,9 @@ def resolve_place(spark: SparkSession, path: str | os.PathLike[str]) -> Place:
     """
     text = os.fspath(path)
     default = str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:///")
-    local = _FILE.match(text)
-    if default.startswith("file:") and (local or not is_uri(text)):
-        return Path(text[local.end() :] if local else text)
+    on_disk = path_on_disk(text) if default.startswith("file:") else None
+    if on_disk is not None:
+        return on_disk
     with _raise_os_errors(text):
         place, system = hadoop_path(spark, text)
         whole = place.makeQualified(system.getUri(), system.getWorkingDirectory())
@@ -251,10 +266,15 @@ def _raise_os_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
-        cause = getattr(error, "java_exception", None)
-        text = f"{type(error).__name__} {cause.toString() if cause is not None else error}"
-        if any(name in text for name in _MISSING):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), uri) from error
-        if any(name in text for name in _DENIED):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), uri) from error
-        raise OSError(spark_message(error)) from error
+        raise to_os_error(uri, error) from error
+
+
+def to_os_error(uri: str, error: Exception) -> OSError:
+    """What Hadoop raised about a path, as Python's own `OSError`."""
+    cause = getattr(error, "java_exception", None)
+    text = f"{type(error).__name__} {cause.toString() if cause is not None else error}"
+    if any(name in text for name in _MISSING):
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), uri)
+    if any(name in text for name in _DENIED):
+        return PermissionError(errno.EACCES, os.strerror(errno.EACCES), uri)
+    return OSError(spark_message(error))

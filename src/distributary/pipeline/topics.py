@@ -30,8 +30,8 @@ from distributary.pipeline.job import Job
 from distributary.pipeline.places import resolve_output
 from distributary.pipeline.shapes import LogShapes
 from distributary.pipeline.steps import say
-from distributary.pipeline.stores import Place, copy_to_local, remove_folder
-from distributary.pipeline.writing import write_arrow, write_json
+from distributary.pipeline.stores import Place, copy_to_local
+from distributary.pipeline.writing import tidy, write_arrow, write_json
 from distributary.planning import Request
 from distributary.planning.topics import Planner, Proposal, proposals
 
@@ -95,10 +95,10 @@ def propose(spark: SparkSession, job: TopicJob) -> dict[str, Any]:
         say(spark, "writing the proposals")
         _write_proposals(found, interest, folder.local)
         document = {**told, **_describe_proposals(found, interest, rates, clustering, job)}
-        remove_folder(folder.stage)
+        tidy(folder)
         write_json(folder.local / MANIFEST, document)
     say(spark, None)
-    return document
+    return {**document, "folder": str(folder.final)}
 
 
 def _is_ours(folder: Place) -> bool:

@@ -1,47 +1,52 @@
 """Outputs on stores that cannot rename a folder at once: versions, and a pointer written last.
 
-    OUT/versions/<run>/...      what each run wrote
-    OUT/CURRENT                 the version in force: one line of JSON
-
-The pointer is one small object, which stores replace at once: readers see the old version or the
-new one, and never a part of one. A run that fails or is killed leaves the pointer as it was.
+The pointer (`files.versions`) is one small object, which stores replace at once: readers see the
+old version or the new one, and never a part of one. A run that fails or is killed leaves the
+pointer as it was.
 
 The version before the one in force is kept for those who still read it; the pointer names it too.
 Object stores have no locks, so nobody can tell the remains of a killed run from the beginnings of
 one that is alive: a version that the pointer does not name is removed by a later run, a day after
-its last file was written.
+its last file was written. A run that was taken for dead in this way finds its mark gone, and fails.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import time
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 
 from distributary.errors import InputError
-from distributary.files.faults import input_fault, summarize_error
+from distributary.files.faults import input_fault, output_fault, summarize_error
+from distributary.files.versions import (
+    FORMAT_VERSION,
+    POINTER,
+    VERSIONS,
+    Pointer,
+    PointerReader,
+    count_files,
+    is_version,
+    load_pointer,
+)
 from distributary.pipeline.stores import Place, StorePath, remove_folder
 
 __all__ = [
-    "POINTER",
-    "VERSIONS",
-    "Pointer",
+    "ABANDONED_S",
     "Pointers",
+    "begin_version",
+    "end_version",
+    "is_abandoned",
     "new_run_id",
     "read_pointer",
     "remove_old_versions",
-    "write_pointer",
+    "unreadable_fault",
 ]
 
-FORMAT_VERSION = 1
-POINTER = "CURRENT"
-VERSIONS = "versions"
 ABANDONED_S = 24 * 3600.0
-
-_RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
+_BEGUN = ".begun"
 
 
 def new_run_id() -> str:
@@ -49,42 +54,33 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
-    """What the pointer file says: the version in force, its files, and the version before it."""
-
-    version: str
-    files: int
-    written: str
-    previous: str | None = None
-
-
 def read_pointer(out: Place) -> Pointer | None:
     """The pointer of an output; None if it has none."""
     path = out / POINTER
     try:
-        if not path.is_file():
-            return None
-        document = json.loads(path.read_text())
-        known = document.pop("format") == FORMAT_VERSION
-        pointer = Pointer(**document)
-        known &= all(_RUN_ID.fullmatch(v) for v in (pointer.version, pointer.previous) if v)
-        if known and pointer.version and pointer.files >= 0:
-            return pointer
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
+        return load_pointer(path) if path.is_file() else None
     except OSError as error:
-        raise _unreadable(str(path), error) from error
-    raise input_fault(
-        str(path),
-        f"is damaged, and does not name the folder in {VERSIONS}/ that is in force",
-        remedy="remove it and run the pipeline again, or name the folder of a version yourself",
-    )
+        raise unreadable_fault(str(path), error) from error
 
 
-def write_pointer(out: StorePath, version: str, files: int) -> Pointer | None:
+def begin_version(out: StorePath, version: str) -> StorePath:
+    """The folder of a new version, with a mark in it for as long as it is being made."""
+    folder = out / VERSIONS / version
+    (folder / _BEGUN).write_text("")
+    return folder
+
+
+def end_version(out: StorePath, version: str) -> Pointer | None:
     """Put a version in force; return the pointer that was there before."""
-    before = read_pointer(out)
+    folder = out / VERSIONS / version
+    if not (folder / _BEGUN).is_file():
+        raise output_fault(
+            str(folder),
+            "was removed by another run, because nothing was written to it for a day",
+            "run again, and let no other run write to this output meanwhile",
+        )
+    (folder / _BEGUN).remove()
+    files, before = len(folder.list_files()), read_pointer(out)
     kept = None if before is None else before.version
     written = datetime.now(UTC).isoformat(timespec="seconds")
     document = {"format": FORMAT_VERSION, **asdict(Pointer(version, files, written, kept))}
@@ -102,87 +98,44 @@ def remove_old_versions(out: StorePath, before: Pointer | None) -> None:
         named = set() if now is None else {now.version, now.previous}
         for folder in (out / VERSIONS).glob("*"):
             name = folder.name
-            if name in named or not _RUN_ID.fullmatch(name):
+            if name in named or not is_version(name):
                 continue
-            if (before is not None and name == before.previous) or _is_abandoned(folder):
+            if (before is not None and name == before.previous) or is_abandoned(folder):
                 remove_folder(folder)
     except (OSError, InputError):
         return
 
 
-def _is_abandoned(folder: StorePath) -> bool:
+def is_abandoned(folder: StorePath) -> bool:
+    """Whether nobody has written to a folder for a day."""
     latest = max((changed for _, changed in folder.list_files()), default=0.0)
     return latest < time.time() - ABANDONED_S
 
 
 class Pointers:
-    """Follows pointers for one command: each is read once, so all its inputs are of one version."""
+    """Follows pointers for one command, so that all its inputs are of one version."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Place] = {}
+        self._reader = PointerReader[Place](_count_files)
 
     def follow(self, place: Place) -> Place:
-        """The place itself, or the same place in the version that is in force.
-
-        `OUT` and `OUT/plan` stand for `OUT/versions/X` and `OUT/versions/X/plan` if there is a
-        pointer in `OUT`. Only places that do not exist are looked for in the folders above, and a
-        version that is named stays the one that is meant.
-        """
+        """The place itself, or the same place in the version that is in force."""
         try:
-            if place.exists():
-                return self._enter(place) or place
-            inner: list[str] = []
-            above = place
-            while above.parent != above:
-                inner, above = [above.name, *inner], above.parent
-                version = None if inner[0] == VERSIONS else self._enter(above)
-                if version is not None:
-                    for name in inner:
-                        version = version / name
-                    return version
-                if above.exists() and not isinstance(above, StorePath):
-                    break  # a folder on disk without a pointer: none above it has one for this
+            return self._reader.follow(place)
         except OSError as error:
-            raise _unreadable(str(place), error) from error
-        return place
-
-    def _enter(self, out: Place) -> Place | None:
-        """The version in force of an output; None if it has no versions."""
-        if str(out) not in self._known:
-            if not ((out / VERSIONS).is_dir() or (out / POINTER).is_file()):
-                return None
-            pointer = read_pointer(out)
-            if pointer is None:
-                return None
-            self._known[str(out)] = _find_version(out, pointer)
-        return self._known[str(out)]
+            raise unreadable_fault(str(place), error) from error
 
 
-def _find_version(out: Place, pointer: Pointer) -> Place:
-    folder = out / VERSIONS / pointer.version
-    found = _count_files(folder)
-    if found >= pointer.files:
-        return folder
-    there = sorted(p.name for p in (out / VERSIONS).glob("*") if _RUN_ID.fullmatch(p.name))
-    others = [name for name in there if name != pointer.version]
-    what = "is gone" if not found else f"has {found:,} of its {pointer.files:,} files"
-    other = f", or name {out / VERSIONS / others[-1]} instead" if others else ""
-    raise input_fault(
-        str(out / POINTER),
-        f"names version {pointer.version}, which {what}",
-        remedy=f"run the pipeline into this folder again{other}",
-    )
+def unreadable_fault(path: str, error: OSError) -> InputError:
+    """An `InputError` for a place on a file system that does not answer, or not to us."""
+    if isinstance(error, FileNotFoundError):
+        return input_fault(path, "no such file or folder", remedy="check the path")
+    if isinstance(error, PermissionError):
+        remedy = "check the credentials that Spark has for it (--conf), and their rights"
+        return input_fault(path, "permission denied", remedy=remedy)
+    remedy = "check the path, and that Spark has what this file system needs (--conf)"
+    return input_fault(path, f"cannot be read: {summarize_error(error)}", remedy=remedy)
 
 
 def _count_files(folder: Place) -> int:
-    if isinstance(folder, StorePath):
-        return len(folder.list_files()) if folder.is_dir() else 0
-    return sum(path.is_file() for path in folder.rglob("*"))
-
-
-def _unreadable(path: str, error: OSError) -> InputError:
-    return input_fault(
-        path,
-        f"cannot be read: {summarize_error(error)}",
-        remedy="check the path, and that Spark has what this file system needs (--conf)",
-    )
+    return count_files(folder) if isinstance(folder, Path) else len(folder.list_files())

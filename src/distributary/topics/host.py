@@ -118,6 +118,7 @@ class TopicHost:
         self.seed = seed
         self.counts = Counts()
         self.most_payload = 1 << 62  # the largest event, in bytes, that the network carries
+        self.late_messages = False  # messages of a client may arrive after its goodbye
         self.message_counts: Counter[str] = Counter()  # by kind, also between channels
         self.topics: dict[str, TopicChannel] = {}
         self.clusters: dict[str, ClusterChannel] = {}
@@ -371,10 +372,16 @@ class TopicHost:
         self._actions.append(Send(client, ChannelMessage(SERVICE, message)))
 
     def _on_bye(self, client: str, now: float) -> None:
-        """Remove a client from all channels and forget its publishing streams."""
+        """Remove a client from all channels and forget its publishing streams.
+
+        Where messages may be late, streams are kept until `sweep`: an event that was sent again
+        must not be accepted again.
+        """
         self._remove_from_channels(client, now)
         self.heard.pop(client, None)
         self._familiar.discard(client)
+        if self.late_messages:
+            return
         for channel, streams in self.state.streams.items():
             for stream in [name for name in streams if name.startswith(f"{client}#")]:
                 self._log.forget_stream(channel, stream)

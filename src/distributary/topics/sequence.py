@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from distributary.machines.actions import Action, Deliver, Send, SetTimer
 from distributary.topics.attendance import Wanted
@@ -80,9 +80,10 @@ class EventSequencer:
         assert wanted.expected is not None
         return Send(topic_channel(topic), Repair(wanted.expected, wanted.epoch))
 
-    def _request_all_repairs(self) -> list[Action]:
-        """Request the latest events of all topics, in case they were missed."""
-        known = [(t, wanted) for t, wanted in self.wanted.items() if wanted.expected is not None]
+    def _request_repairs(self, topics: Iterable[str]) -> list[Action]:
+        """Request the latest events of topics, in case they were missed."""
+        found = ((topic, self.wanted.get(topic)) for topic in topics)
+        known = ((t, wanted) for t, wanted in found if wanted and wanted.expected is not None)
         return [self._request_repair(topic, wanted) for topic, wanted in known]
 
     def _chase(self, topic: str, now: float, *, at_once: bool = False) -> list[Action]:

@@ -12,6 +12,7 @@ Reference: Milo et al. (2007), section 4.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from distributary.machines.actions import Action, Message, Send, SetTimer
@@ -103,6 +104,10 @@ class Subscriber(EventSequencer):
             )
         )
 
+    def _topics_of(self, channel: str) -> Iterable[str]:
+        held = self.on.get(channel)
+        return held.topics if held is not None else ()
+
     def channels(self) -> tuple[str, ...]:
         """The channels that have confirmed and are not being left."""
         return tuple(name for name, held in self.on.items() if held.brings)
@@ -146,7 +151,7 @@ class Subscriber(EventSequencer):
                     return self._rejoin_channel(sender, now)
                 return self._rejoin(generation, now)
             case Missed():
-                return self._request_repairs_of(sender)
+                return self._request_repairs(self._topics_of(sender))
         raise TypeError(f"a subscriber does not understand {message!r}")
 
     def on_timer(self, name: str, now: float) -> list[Action]:
@@ -158,7 +163,7 @@ class Subscriber(EventSequencer):
         if name == "chase":
             return self._chase_all(now)
         if name == "refresh":
-            asks = self._request_all_repairs()
+            asks = self._request_repairs(self.wanted)
             return [*asks, SetTimer("refresh", now + self.policy.refresh)] if asks else []
         raise ValueError(f"there is no timer {name!r}")
 
@@ -485,20 +490,9 @@ class Subscriber(EventSequencer):
         self.on.touch(channel)
         return [
             self._join(channel),
-            *self._request_repairs_of(channel),
+            *self._request_repairs(held.topics),
             *self._set_retry(now),
             SetTimer("refresh", now + self.policy.retry),
-        ]
-
-    def _request_repairs_of(self, channel: str) -> list[Action]:
-        """Request what may have been missed of the wanted topics that a channel brings."""
-        held = self.on.get(channel)
-        topics = held.topics if held is not None else ()
-        wanted = [(topic, self.wanted.get(topic)) for topic in topics]
-        return [
-            self._request_repair(topic, each)
-            for topic, each in wanted
-            if each is not None and each.expected is not None
         ]
 
     # --- repeating until confirmed -----------------------------------------------------------

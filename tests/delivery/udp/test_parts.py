@@ -55,7 +55,7 @@ from distributary.delivery.udp.datagrams import (
     slot_size,
 )
 from distributary.delivery.udp.endpoints import format_address, parse_address
-from distributary.delivery.udp.plan_watch import PlanWatch
+from distributary.delivery.udp.plan_watch import PlanWatch, stamp_of
 from distributary.delivery.udp.receiver import SocketRead
 from distributary.delivery.udp.records import Record, feed_chunks, read_lines, read_records
 from distributary.delivery.udp.trains import Train, build_directory
@@ -448,6 +448,32 @@ def test_a_watch_sees_that_a_link_on_the_way_was_switched(tmp_path: Path) -> Non
             return await anext(plans)
 
     assert asyncio.run(watch()).flows == ("f0", "f1")
+
+
+def test_a_watch_follows_a_pointer_once_the_version_is_complete(tmp_path: Path) -> None:
+    faults = list[DistributaryError]()
+
+    def add_version(name: str, plan: Plan) -> None:
+        document = {"format": 1, "version": name, "files": 4, "written": "", "previous": None}
+        (tmp_path / "CURRENT").write_text(json.dumps(document))  # before its version, as in a copy
+        assert stamp_of(tmp_path / "plan") is None
+        write_plan(plan, {}, tmp_path / "versions" / name / "plan")
+
+    async def watch() -> Plan:
+        plans = PlanWatch(tmp_path / "plan", 0.01, faults.append).plans()
+        waiting = asyncio.ensure_future(anext(plans))
+        (tmp_path / "CURRENT").write_text(
+            (tmp_path / "CURRENT").read_text().replace("00000001", "00000002")
+        )
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        add_version("20260101T000000Z-00000002", simple_plan([0, 0], [0]))
+        async with asyncio.timeout(60):
+            return await waiting
+
+    add_version("20260101T000000Z-00000001", simple_plan([0], [0]))
+    assert asyncio.run(watch()).flows == ("f0", "f1")
+    assert not faults
 
 
 # --- trains --------------------------------------------------------------------------------------

@@ -20,13 +20,24 @@ import org.apache.hadoop.util.Progressable;
  * <p>A file appears, or takes the place of another, when its stream is closed, and at once. A rename
  * copies file by file and then removes, as object stores do it, and is refused for a folder that is
  * not Spark's own work (a name with an underscore first, below it). A test can have the store fail at the
- * n-th change, and at all after it, as if the process had been killed there.
+ * n-th change, and at all after it, as if the process had been killed there. Nobody may look below a
+ * folder called `forbidden`, or write below one called `read-only`.
  */
 public class ObjectStore extends RawLocalFileSystem {
     public static volatile long changesLeft = Long.MAX_VALUE;
     public static volatile long changes = 0;
 
+    private static void check(Path path) throws IOException {
+        if (path.toString().indexOf("/forbidden/") >= 0) {
+            throw new java.nio.file.AccessDeniedException(path.toString(), null, "403 Forbidden");
+        }
+    }
+
     private static synchronized void change(String what, Path path) throws IOException {
+        check(path);
+        if (path.toString().indexOf("/read-only/") >= 0) {
+            throw new java.nio.file.AccessDeniedException(path.toString(), null, "403 Forbidden");
+        }
         changes++;
         if (changesLeft <= 0) {
             throw new IOException("killed before " + what + " " + path);
@@ -44,6 +55,7 @@ public class ObjectStore extends RawLocalFileSystem {
 
     // The statuses of local files look for their permissions at `file:` alone.
     public FileStatus getFileStatus(Path path) throws IOException {
+        check(path);
         return plain(super.getFileStatus(path));
     }
 

@@ -46,7 +46,7 @@ QUICK: dict[str, Any] = {
 }
 POLICIES: dict[str, Policy] = {
     "tamara": replace(TAMARA, **QUICK),
-    "ours": replace(OURS, **(QUICK | {"horizon": 50.0})),
+    "ours": replace(OURS, **(QUICK | {"horizon": 50.0})),  # channels survey: nobody plans
 }
 # From a crash to its repair: silence is noticed, members are waited for, and the log is copied.
 REPAIR = GIVE_UP + 12.0
@@ -90,14 +90,18 @@ class Schedule:
         self.joined = len(peers)
         self.network.build_converged(peers)
         self.network.run(0.5)
-        self.topics = [f"t{at}" for at in range(int(rng.integers(1, 5)))]
-        self.clients = [f"c{at}" for at in range(int(rng.integers(2, 7)))]
+        alike = self.seed % 4 > 1  # interests that are much alike, so that clusters pay
+        self.topics = [f"t{at}" for at in range(int(rng.integers(2 * alike + 1, 5)))]
+        self.clients = [f"c{at}" for at in range(int(rng.integers(3 * alike + 2, 8)))]
         for name in self.clients:
             first = [str(each) for each in rng.permutation(peers)[:3]]
             self.network.client(name, first)
         for topic in self.topics:
             self.network.create(self.clients[0], topic)
         self.network.run(3.0)
+        for client in self.clients if alike else ():
+            for topic in self.topics:
+                self.want(client, topic)
 
     # --- what happens --------------------------------------------------------------------------
 
@@ -115,6 +119,8 @@ class Schedule:
             self.network.run(min(0.5, seconds))
             seconds -= 0.5
             self.note_coverage()
+            clusters = sum(channel.startswith("cluster/") for channel in self.network.hosts())
+            self.counts["clusters"] = max(self.counts["clusters"], clusters)
 
     def step(self) -> None:
         rng = self.rng
@@ -130,8 +136,7 @@ class Schedule:
             case "say":
                 self.say(client, topic)
             case "want" if (client, topic) not in self.readers:
-                self.readers[client, topic] = Reader(client, topic)
-                self.network.want(client, topic)
+                self.want(client, topic)
             case "unwant" if (client, topic) in self.readers:
                 del self.readers[client, topic]
                 self.network.unwant(client, topic)
@@ -156,6 +161,10 @@ class Schedule:
             case _:
                 done = False
         self.counts[way] += done
+
+    def want(self, client: str, topic: str) -> None:
+        self.readers[client, topic] = Reader(client, topic)
+        self.network.want(client, topic)
 
     def may_fail(self, lasts: float = 0.0) -> bool:
         """No more failures from one to its repair than there are replicas; a cut is alone."""
@@ -187,6 +196,7 @@ class Schedule:
         self.check_streams(got)
         self.check_complete(got)
         self.check_hosts()
+        self.check_cost()
 
     def check_confirmed(self, got: dict[str, list[object]]) -> None:
         for (client, topic), events in self.order.items():
@@ -234,6 +244,34 @@ class Schedule:
                 if self.said[event] >= reader.covered_at
             }
             assert due <= events, f"{reader} lacks {sorted(due - events)[:3]}"
+
+    def measure_cost(self) -> tuple[float, float]:
+        """The operating cost of all channels by the policy's prices, and without clusters."""
+        prices, now = self.network.policy.prices, self.network.clock.now
+        hosts = {channel: found[0] for channel, found in self.network.hosts().items()}
+        flow = {topic: hosts[f"topic/{topic}"].flow(f"topic/{topic}", now) for topic in self.topics}
+
+        def price(size: int, flow: float, topics: int = 0) -> float:
+            kept = prices.maintain(size) + prices.associate(topics)
+            return kept + flow * (prices.notify + prices.disseminate(size))
+
+        cost = plain = 0.0
+        for topic in self.topics:
+            wanted = sum(topic == reader.topic for reader in self.readers.values())
+            plain += price(wanted, flow[topic])
+            cost += price(hosts[f"topic/{topic}"].topics[f"topic/{topic}"].size, flow[topic])
+        for host in hosts.values():
+            for machine in host.clusters.values():
+                if not machine.finished:
+                    carried = [flow[topic] for topic in machine.state.topics]
+                    cost += price(machine.size, sum(carried), len(carried))
+        return cost, plain
+
+    def check_cost(self) -> None:
+        """In the end our policy costs hardly more than no clusters: its estimates are some old."""
+        cost, plain = self.measure_cost()
+        if self.policy == "ours":
+            assert cost <= 1.1 * plain, f"clusters cost {cost}, their topics alone {plain}"
 
     def check_hosts(self) -> None:
         """In the end each channel has one host, at the peer nearest to its key."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_a_root_that_was_suspended_accepts_nothing_more() -> None:
     network.simulation.network.heal("asleep")
     for what, name, message in slept:
         if what == "t":
-            network.simulation.call(root, lambda now, name=name: peer.on_timer(name, now))
+            network.simulation.call(root, partial(peer.on_timer, name))
         else:
             network.simulation.post(network.clock.now, root, message, sender=name)
     network.run(0.001)

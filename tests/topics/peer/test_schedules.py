@@ -12,9 +12,15 @@ from tests.topics.peer.schedules import run_schedule
 
 def test_seeded_schedules_lose_nothing() -> None:
     done: Counter[str] = Counter()
+    costs: list[tuple[float, float]] = []
     for seed in range(40):
-        done += Counter(checked(run_schedule, seed).counts)
+        schedule = checked(run_schedule, seed)
+        done += Counter(schedule.counts)
+        if schedule.policy == "ours":
+            costs.append(schedule.measure_cost())
     assert min(done[way] for way in ("crash", "return", "leave", "join", "cut", "unwant")) > 0
+    assert done["clusters"] > 10
+    assert sum(cost for cost, _ in costs) < sum(plain for _, plain in costs)
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ is sent.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
@@ -27,7 +26,6 @@ from distributary.content.store import BrokerStore
 from distributary.content.tcp.trust import EVERYBODY, Trust, check_certificate
 from distributary.content.warming import warm_up
 from distributary.machines.real import (
-    AddressError,
     Admission,
     ConnectionLimits,
     ConnectionStatistics,
@@ -41,7 +39,8 @@ from distributary.machines.real import (
     Store,
     TlsFiles,
 )
-from distributary.machines.real.addresses import is_local, resolve
+from distributary.machines.real.addresses import check_local
+from distributary.machines.real.clock import make_clock
 from distributary.machines.real.collection import collect_rarely, hold_collection
 from distributary.model import Schema
 
@@ -194,7 +193,7 @@ class BrokerService:
     async def _connect(self) -> None:
         settings, tls = self.settings, self.settings.tls
         if not (settings.trust.proves or settings.insecure):
-            await _check_local(settings.listen)
+            await check_local(settings.listen)
         serving = dialing = None
         if tls is not None:
             must = settings.trust.certificates and settings.trust.tokens is None
@@ -331,25 +330,3 @@ class BrokerService:
     def statistics(self) -> tuple[HostStatistics, ConnectionStatistics]:
         """Snapshots of the broker and of all its connections."""
         return self.host.statistics(), self._links.statistics()
-
-
-def make_clock() -> Callable[[], float]:
-    """Make a clock of the seconds since 1970 that never goes back, even if the system's does."""
-    last = time.time()
-
-    def read() -> float:
-        nonlocal last
-        last = max(last, time.time())
-        return last
-
-    return read
-
-
-async def _check_local(address: NetworkAddress) -> None:
-    """Refuse to believe everybody outside this machine."""
-    if not is_local([host for _, (host, _) in await resolve(address)]):
-        raise AddressError(
-            str(address),
-            "is not on this machine, and anybody on the network could connect under any name",
-            "have names proven with --tls-ca or --tokens, or accept that with --insecure",
-        )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from distributary.errors import DistributaryError
 from distributary.files.plans import MANIFEST, read_plan
+from distributary.files.versions import find_pointer, follow_pointer
 from distributary.model import Plan
 
 __all__ = ["PlanWatch", "load_plan", "stamp_of"]
@@ -40,6 +41,7 @@ class PlanWatch:
         self._every = every
         self._on_fault = on_fault
         self._prepare = prepare
+        self._followed: tuple[Stamp | None, Path] | None = None  # the pointer, and where it leads
         self._reported: tuple[Stamp, str] | None = None  # the last error of `prepare`
         self._seen = self._stamp()
         self._asked = asyncio.Event()
@@ -93,8 +95,22 @@ class PlanWatch:
         return True
 
     def _stamp(self) -> Stamp | None:
-        """The identity of `plan.json`, which changes when a plan is renamed or copied there."""
-        return stamp_of(self._folder / MANIFEST)
+        """The identity of `plan.json`, which changes when a plan is renamed or copied there.
+
+        The folder may be in an output with versions. While the version that its pointer names is
+        not complete, as in the middle of a copy, there is no plan.
+        """
+        found = stamp_of(self._folder / MANIFEST)
+        pointer = None if found is not None else find_pointer(self._folder)
+        if pointer is None:
+            return found
+        named = stamp_of(pointer)
+        if self._followed is None or self._followed[0] != named:
+            try:
+                self._followed = named, follow_pointer(self._folder)
+            except DistributaryError:
+                return None
+        return stamp_of(self._followed[1] / MANIFEST)
 
 
 def stamp_of(path: str | os.PathLike[str]) -> Stamp | None:

@@ -13,6 +13,7 @@ __all__ = [
     "AddressError",
     "NetworkAddress",
     "check_encryption",
+    "check_local",
     "is_local",
     "parse_address",
     "resolve",
@@ -80,6 +81,16 @@ def check_encryption(
         "give TLS certificates, use a loopback address such as 127.0.0.1, or accept that with "
         "--insecure",
     )
+
+
+async def check_local(address: NetworkAddress) -> None:
+    """Refuse to believe everybody outside this machine: an `AddressError`."""
+    if not is_local([host for _, (host, _) in await resolve(address)]):
+        raise AddressError(
+            str(address),
+            "is not on this machine, and anybody on the network could connect under any name",
+            "have names proven with --tls-ca or --tokens, or accept that with --insecure",
+        )
 
 
 def is_local(hosts: list[str]) -> bool:

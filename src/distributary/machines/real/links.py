@@ -99,7 +99,7 @@ Judge = Callable[[bytes, Proof], Admission | Rejection]
 
 @dataclass(frozen=True, slots=True)
 class Dialer:
-    """A peer to stay connected to.
+    """A peer to connect to, or to stay connected to.
 
     `greet` makes the greeting once it is known what the connection proves, and may reject the peer
     before; `judge` judges the answer. While `wanted` returns False nobody connects. `report` gets
@@ -339,6 +339,16 @@ class Links:
     def dial(self, dialer: Dialer) -> None:
         """Stay connected to a peer until the block ends; reconnect with growing pauses."""
         self._start(self._dial(dialer))
+
+    def connect(self, dialer: Dialer, ended: Callable[[str, bool], None]) -> None:
+        """Connect once. `ended` is told why it ended, and whether the handshake had succeeded."""
+        self._start(self._connect_once(dialer, ended))
+
+    async def _connect_once(self, dialer: Dialer, ended: Callable[[str, bool], None]) -> None:
+        reason, opened = ("this process stops", False)
+        if not self._closing:
+            reason, opened = await self._connect(dialer)
+        ended(reason, opened)
 
     async def _dial(self, dialer: Dialer) -> None:
         back_off = BackOff(self._rng)

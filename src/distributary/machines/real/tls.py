@@ -1,8 +1,9 @@
 """TLS for connections, and what a certificate proves.
 
 All processes of a network trust one certificate authority, usually their own. A certificate proves
-each of its subject alternative names (DNS names, addresses of mail, URIs) and its common name, and
-the organizational units of its subject. Names are compared exactly; there are no wildcards.
+each of its subject alternative names (DNS names, IP addresses, addresses of mail, URIs) and its
+common name, and the organizational units of its subject. Names are compared exactly; there are no
+wildcards.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from distributary.errors import LiveError
 
 __all__ = ["Proof", "TlsError", "TlsFiles", "read_proof"]
 
-_NAMES = frozenset({"DNS", "email", "URI"})
+_NAMES = frozenset({"DNS", "IP Address", "email", "URI"})
 
 
 class TlsError(LiveError):

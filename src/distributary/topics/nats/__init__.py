@@ -16,12 +16,12 @@ from distributary.topics.errors import (
     TopicNameError,
     UnknownTopicError,
 )
-from distributary.topics.nats.client import ClientSettings, ClientStatistics, TopicClient
+from distributary.topics.live.client import ClientSettings, ClientStatistics, TopicClient
+from distributary.topics.live.subscription import TopicSubscription, WhenFull
 from distributary.topics.nats.embedded import EmbeddedServer, run_embedded_server
 from distributary.topics.nats.options import NatsOptions
 from distributary.topics.nats.policy import LIVE, live_policy, price_channels
 from distributary.topics.nats.service import ServiceSettings, TopicService
-from distributary.topics.nats.subscription import TopicSubscription, WhenFull
 from distributary.topics.status import TopicStatus
 
 __all__ = [

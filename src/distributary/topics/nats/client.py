@@ -1,4 +1,4 @@
-"""An asyncio client for topics: create, publish, subscribe, unsubscribe."""
+"""The client of a channel service on NATS."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import secrets
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Self, TypeVar
 
@@ -38,16 +37,17 @@ from distributary.topics.errors import (
     ServiceAwayError,
     TopicNameError,
 )
+from distributary.topics.live.client import ClientSettings, ClientStatistics, TopicClient
+from distributary.topics.live.subscription import TopicSubscription
 from distributary.topics.names import check_topic
 from distributary.topics.nats.options import NatsOptions, connect_to_server
 from distributary.topics.nats.packets import TAKEN, PieceCollector, decode_taken
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.reader import TopicReader
 from distributary.topics.nats.subjects import Subjects
-from distributary.topics.nats.subscription import TopicSubscription, WhenFull
 from distributary.topics.nats.writer import TopicWriter
 
-__all__ = ["ClientSettings", "ClientStatistics", "TopicClient"]
+__all__ = ["NatsClient"]
 
 A = TypeVar("A", Created, Removed)
 
@@ -56,42 +56,8 @@ _AT_ONCE = 256  # concurrent requests to create or remove topics, and to subscri
 _LONGEST_NAME = 100  # bytes; the name is part of every message
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """The settings of a client; times in seconds.
-
-    Up to `capacity` events of each topic wait for the application, then `when_full` applies. Up to
-    `window` events to each topic may be unconfirmed; `publish` waits for room.
-    """
-
-    prefix: str = "distributary"
-    timeout: float = 30.0  # of requests to the service
-    connect_within: float = 10.0
-    beat_every: float = 2.0  # period of heartbeats
-    repeat_after: float = 1.0  # retransmission time-out of unconfirmed events
-    window: int = 256
-    capacity: int = 10_000
-    when_full: WhenFull = WhenFull.WAIT
-
-
-@dataclass(frozen=True, slots=True)
-class ClientStatistics:
-    """A client's counts so far, and the channels it is subscribed to."""
-
-    published: int
-    repeated: int
-    delivered: int
-    dropped: int
-    rejoined: int
-    channels: tuple[str, ...]
-
-
-class TopicClient:
-    """Publishes and subscribes to topics, whichever channels carry their events.
-
-    `async with TopicClient(options) as client:` connects, and says goodbye at the end. A broken
-    connection is re-established automatically, and events missed in the meantime are requested.
-    """
+class NatsClient(TopicClient):
+    """A client of the channel service on a NATS server."""
 
     def __init__(
         self,

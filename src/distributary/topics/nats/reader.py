@@ -20,11 +20,11 @@ from distributary.machines.real import Timers
 from distributary.topics import Subscriber
 from distributary.topics.codec import AROUND, NoTopic, Pulse, checksum, encode
 from distributary.topics.errors import EventsLostError, UnknownTopicError
+from distributary.topics.live.subscription import TopicSubscription
 from distributary.topics.messages import Event, Join, Left, Unwant, Want
 from distributary.topics.names import is_topic, topic_of
 from distributary.topics.nats.packets import EventPacket
 from distributary.topics.nats.subjects import Subjects
-from distributary.topics.nats.subscription import TopicSubscription
 from distributary.topics.parts import split_message
 
 __all__ = ["TopicReader"]

@@ -246,6 +246,12 @@ class Pastry:
             self._effects.send(name, message)
         self._effects.set_timer("leaves", now + parameters.leaf_period)
 
+    def seek(self, peers: Iterable[Peer], now: float) -> None:
+        """Look for peers of the ring as it was, as for those that were lost just now."""
+        for peer in peers:
+            if peer != self.own and peer.name not in self.leaves.members:
+                self._lost[peer.name] = peer, now
+
     def _seek(self, now: float) -> None:
         """Look for lost peers, a few in turn: a part of the ring may have been cut off."""
         for name, (_, since) in [*self._lost.items()]:

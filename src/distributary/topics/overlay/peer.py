@@ -8,10 +8,10 @@ from typing import Any
 from distributary.machines.actions import Action, Message
 from distributary.topics.overlay import messages as m
 from distributary.topics.overlay.effects import Effects
+from distributary.topics.overlay.group_log import GroupApplication
 from distributary.topics.overlay.identifiers import Peer
 from distributary.topics.overlay.parameters import DEFAULT_PARAMETERS, OverlayParameters
 from distributary.topics.overlay.pastry import Pastry
-from distributary.topics.overlay.roots import GroupApplication
 from distributary.topics.overlay.scribe import Scribe
 
 __all__ = ["OverlayPeer"]

@@ -24,15 +24,13 @@ roots; there events may be lost and are not numbered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from distributary.topics.overlay.effects import Effects
+from distributary.topics.overlay.group_log import GroupApplication, GroupLog
 from distributary.topics.overlay.identifiers import Peer
 from distributary.topics.overlay.messages import (
-    NO_MEMBERS,
     NOBODY,
     Ballot,
     BallotRefused,
@@ -51,124 +49,17 @@ from distributary.topics.overlay.messages import (
 )
 from distributary.topics.overlay.parameters import OverlayParameters
 from distributary.topics.overlay.pastry import Pastry
+from distributary.topics.overlay.root_role import (
+    RootRole,
+    RootState,
+    find_former,
+    is_majority,
+    version_of,
+)
 
-__all__ = ["GroupApplication", "GroupLog", "Roots"]
+__all__ = ["Roots"]
 
 _STALE_PERIODS = 10  # a copy that no root has written for so many periods may not be needed
-
-
-class GroupLog(Protocol):
-    """A copy of a group's log: of the root, of a replica, or from an earlier role.
-
-    `written` is the ballot of the root that wrote it last, `promised` the highest ballot seen.
-    `members` are the last ones that a majority of the former members knows, `proposed` the last
-    that a root has named.
-    """
-
-    written: Ballot
-    promised: Ballot
-    members: Members
-    proposed: Members
-
-    @property
-    def end(self) -> int:
-        """The number of the next entry."""
-        ...
-
-    def part(self, start: int) -> tuple[Any, ...] | None:
-        """The entries from number `start` on; None if they are gone."""
-        ...
-
-    def extend(self, entries: tuple[Any, ...]) -> None:
-        """Append the next entries."""
-        ...
-
-    def copy(self) -> Any:
-        """The whole content, for `restore` at another peer."""
-        ...
-
-    def restore(self, content: Any, end: int) -> None:
-        """Replace the content."""
-        ...
-
-    def note(self) -> None:
-        """A ballot or the members have changed."""
-        ...
-
-
-class GroupApplication(Protocol):
-    """What is done with the groups of which this peer is root."""
-
-    def new_log(self, group: int) -> GroupLog:
-        """An empty log."""
-        ...
-
-    def drop_log(self, group: int) -> None:
-        """The log is no longer needed here."""
-        ...
-
-    def take_over(self, group: int, log: Any, now: float) -> int:
-        """Continue from this log; returns the number up to which its entries have had effect."""
-        ...
-
-    def accept(self, group: int, first: int, end: int, now: float) -> None:
-        """The entries from `first` up to but excluding `end` are accepted."""
-        ...
-
-    def open(self, group: int, now: float) -> None:
-        """The root starts to serve."""
-        ...
-
-    def close(self, group: int, now: float) -> None:
-        """This peer is no longer the root; find another."""
-        ...
-
-    def skip_to(self, group: int, number: int, now: float) -> None:
-        """A child in the tree has had events before this number."""
-        ...
-
-    def arrive(self, payload: Any, now: float) -> None:
-        """A routed message whose key belongs to this peer."""
-        ...
-
-
-class _RootState(Enum):
-    """How far a root has come since its claim."""
-
-    RECOVERING = "recovering"  # collects versions of the log, and fetches the newest copy
-    WRITING = "writing"  # replicates the entries of former roots
-    SERVING = "serving"  # accepts new entries
-
-
-@dataclass(slots=True)
-class _Role:
-    """The role of a root, from its claim on."""
-
-    ballot: Ballot
-    since: float
-    best: Recovered | None = None
-    members: Members = NO_MEMBERS  # the latest known ones
-    proposed: Members = NO_MEMBERS
-    asked: set[str] = field(default_factory=set)
-    awaited: dict[str, Peer] = field(default_factory=dict)
-    silent: set[str] = field(default_factory=set)  # no answer: asked again, but not awaited
-    promised: set[str] = field(default_factory=set)
-    fetching: Peer | None = None
-    state: _RootState = _RootState.RECOVERING
-    until: int = 0  # entries of former roots must be accepted before it serves
-    accepted: int = 0
-    replicas: dict[str, Peer] = field(default_factory=dict)
-    have: dict[str, int] = field(default_factory=dict)
-    sent: dict[str, int] = field(default_factory=dict)
-    former: tuple[tuple[Peer, ...], ...] = ()  # majorities of these must learn of the members
-    seated: set[str] = field(default_factory=set)  # those who have
-    settled: bool = False
-    changed_at: float = 0.0
-
-    @property
-    def is_recovering(self) -> bool:
-        """Whether the root still collects copies of the log."""
-        return self.state is _RootState.RECOVERING
 
 
 class Roots:
@@ -190,7 +81,7 @@ class Roots:
         self._effects = effects
         self._application = application
         self._review = review
-        self._roles: dict[int, _Role] = {}
+        self._roles: dict[int, RootRole] = {}
         self._copies: dict[int, GroupLog] = {}
         self._touched: dict[int, float] = {}  # when a root was last heard of, by group
         self._unsent: dict[int, None] = {}  # groups with entries for their replicas
@@ -201,7 +92,7 @@ class Roots:
     def serves(self, group: int) -> bool:
         """Whether this peer is the root of the group and has finished recovery."""
         role = self._roles.get(group)
-        return role is not None and role.state is _RootState.SERVING
+        return role is not None and role.state is RootState.SERVING
 
     def ballot(self, group: int) -> Ballot:
         """The ballot of this peer's role as root."""
@@ -238,7 +129,7 @@ class Roots:
         copy = self.log(group)
         copy.promised = (copy.promised[0] + 1, self._pastry.own.identifier)
         copy.note()
-        role = _Role(copy.promised, now, members=copy.members, proposed=copy.proposed)
+        role = RootRole(copy.promised, now, members=copy.members, proposed=copy.proposed)
         self._roles[group] = role
         self._ask_leaves(group, now)
 
@@ -255,7 +146,7 @@ class Roots:
                 self._effects.send(name, Recover(group, role.ballot, self._pastry.own))
         if role.awaited or self._pastry.is_settling or not self._may_go_on(role, now):
             self._effects.deadlines.set(("recover", group), now + self._parameters.patience)
-        elif role.best is not None and _version(role.best) > (copy.written, copy.end):
+        elif role.best is not None and version_of(role.best) > (copy.written, copy.end):
             role.fetching = role.best.peer
             self._effects.send(role.fetching.name, Fetch(group, role.ballot, self._pastry.own))
             self._effects.deadlines.set(("recover", group), now + self._parameters.patience)
@@ -266,7 +157,7 @@ class Roots:
     def _waits(self) -> bool:
         return self._parameters.give_up > 0
 
-    def _may_go_on(self, role: _Role, now: float) -> bool:
+    def _may_go_on(self, role: RootRole, now: float) -> bool:
         """Whether no other part of the ring can have, or get, a newer log."""
         if now - role.since >= self._parameters.give_up:
             return True
@@ -274,7 +165,7 @@ class Roots:
             lost = self._pastry.count_lost(now - self._parameters.give_up)
             return lost <= self._parameters.replicas
         known = {self._pastry.own.name, *role.promised}
-        return all(_is_majority(peers, known) for peers in _find_former(role))
+        return all(is_majority(peers, known) for peers in find_former(role))
 
     def on_recover(self, message: Recover, now: float) -> None:
         """Another peer claims to be the root."""
@@ -306,7 +197,7 @@ class Roots:
             return
         role.awaited.pop(message.peer.name, None)
         role.promised.add(message.peer.name)
-        if role.best is None or _version(message) > _version(role.best):
+        if role.best is None or version_of(message) > version_of(role.best):
             role.best = message
         role.members = max(role.members, message.members)
         role.proposed = max(role.proposed, message.proposed)
@@ -423,9 +314,9 @@ class Roots:
             return
         role = self._roles[group]
         copy = self.log(group)
-        role.former = _find_former(role) if self._waits else ()
+        role.former = find_former(role) if self._waits else ()
         copy.written, copy.members = role.ballot, role.members
-        role.state = _RootState.WRITING
+        role.state = RootState.WRITING
         role.accepted = self._application.take_over(group, copy, now)
         role.until = copy.end
         self._choose_replicas(group, role, now)
@@ -459,7 +350,7 @@ class Roots:
         for name in role.replicas:
             self._send_whole(group, role, name, now)
 
-    def _choose_replicas(self, group: int, role: _Role, now: float) -> None:
+    def _choose_replicas(self, group: int, role: RootRole, now: float) -> None:
         nearest = self._pastry.leaves.nearest_members(group, self._parameters.replicas)
         chosen = {peer.name: peer for peer in nearest}
         for name in role.replicas.keys() - chosen.keys():
@@ -475,7 +366,7 @@ class Roots:
         for name in new:
             self._send_whole(group, role, name, now)
 
-    def _seat_members(self, group: int, role: _Role, now: float) -> None:
+    def _seat_members(self, group: int, role: RootRole, now: float) -> None:
         """The members have changed: a majority of the former ones must know."""
         copy = self.log(group)
         before, number = copy.proposed.version
@@ -489,7 +380,7 @@ class Roots:
             copy.members, role.settled = copy.proposed, True
         copy.note()
 
-    def _send_seats(self, group: int, role: _Role, now: float) -> None:
+    def _send_seats(self, group: int, role: RootRole, now: float) -> None:
         """Name the members to the former ones and to each other, again once they are settled."""
         message = Seat(group, role.ballot, self.log(group).proposed, role.settled)
         former = (peer for peers in role.former for peer in peers)
@@ -534,12 +425,12 @@ class Roots:
         if self._roles.get(group) is role and not role.settled:
             self._send_seats(group, role, now)
 
-    def _settle_members(self, group: int, role: _Role, now: float) -> bool:
+    def _settle_members(self, group: int, role: RootRole, now: float) -> bool:
         """Whether enough of the former members know the members, who are told so."""
         if role.settled:
             return True
         waited = now - role.changed_at >= self._parameters.give_up
-        if not waited and not all(_is_majority(peers, role.seated) for peers in role.former):
+        if not waited and not all(is_majority(peers, role.seated) for peers in role.former):
             return False
         copy = self.log(group)
         copy.members, role.settled = copy.proposed, True
@@ -548,7 +439,7 @@ class Roots:
         role.former = (copy.members.peers,)
         return True
 
-    def _send_whole(self, group: int, role: _Role, name: str, now: float) -> None:
+    def _send_whole(self, group: int, role: RootRole, name: str, now: float) -> None:
         copy = self.log(group)
         role.sent[name] = copy.end
         message = Replicate(group, role.ballot, copy.end, (), copy.copy(), self._known(copy))
@@ -559,7 +450,7 @@ class Roots:
         """The members, if they are not named apart."""
         return None if self._waits else copy.members
 
-    def _send_rest(self, group: int, role: _Role, now: float) -> None:
+    def _send_rest(self, group: int, role: RootRole, now: float) -> None:
         copy = self.log(group)
         for name in role.replicas:
             first = role.sent[name]
@@ -630,8 +521,8 @@ class Roots:
         end = min((role.have[name] for name in role.replicas), default=copy.end)
         first, role.accepted = role.accepted, max(role.accepted, end)
         self._application.accept(group, first, role.accepted, now)
-        if role.state is _RootState.WRITING and role.accepted >= role.until:
-            role.state = _RootState.SERVING
+        if role.state is RootState.WRITING and role.accepted >= role.until:
+            role.state = RootState.SERVING
             self._application.open(group, now)
 
     # Copies that nobody needs.
@@ -658,7 +549,7 @@ class Roots:
         """The group exists; tell a peer whether its copy is needed."""
         self.claim(message.group, now)
         role, holder = self._roles.get(message.group), message.holder
-        if role is None or holder is None or role.state is not _RootState.SERVING:
+        if role is None or holder is None or role.state is not RootState.SERVING:
             return
         if holder.name not in role.replicas and holder != self._pastry.own and role.settled:
             self._effects.send(holder.name, Release(message.group, role.ballot))
@@ -681,21 +572,3 @@ class Roots:
                 self._forget(group)  # only a promise to a root that was lost
             elif self._pastry.active and not self._is_member(copy):
                 self._pastry.route(group, CreateGroup(group, self._pastry.own), now)
-
-
-def _find_former(role: _Role) -> tuple[tuple[Peer, ...], ...]:
-    """The last members; those proposed after them may have become members, too."""
-    if not role.members.peers:
-        return ()
-    newer = role.proposed.version > role.members.version
-    return (role.members.peers, role.proposed.peers) if newer else (role.members.peers,)
-
-
-def _version(found: Recovered) -> tuple[Ballot, int]:
-    return found.written, found.end
-
-
-def _is_majority(peers: tuple[Peer, ...], names: Collection[str]) -> bool:
-    """More than half of the members, or half of them with the root, which is the first."""
-    found = sum(peer.name in names for peer in peers)
-    return 2 * found > len(peers) or (2 * found == len(peers) and peers[0].name in names)

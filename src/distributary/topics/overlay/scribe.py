@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from distributary.topics.overlay.effects import Effects
+from distributary.topics.overlay.group_log import GroupApplication
 from distributary.topics.overlay.identifiers import Peer
 from distributary.topics.overlay.messages import (
     CreateGroup,
@@ -37,7 +38,7 @@ from distributary.topics.overlay.numbering import Numbering
 from distributary.topics.overlay.parameters import OverlayParameters
 from distributary.topics.overlay.pastry import Pastry
 from distributary.topics.overlay.publishing import GroupPublisher
-from distributary.topics.overlay.roots import GroupApplication, Roots
+from distributary.topics.overlay.roots import Roots
 from distributary.topics.overlay.window import EventWindow, PublicationLog
 
 __all__ = ["Scribe"]

@@ -33,7 +33,16 @@ from distributary.topics.peer.messages import Listen, Neighbours, Unlisten
 from distributary.topics.policy import Policy
 from distributary.topics.subscriber import Subscriber
 
-__all__ = ["ClientParameters", "Confirmed", "CreateTopic", "PeerClient", "RemoveTopic", "Say"]
+__all__ = [
+    "CancelRequest",
+    "ClientParameters",
+    "Confirmed",
+    "CreateTopic",
+    "GiveUp",
+    "PeerClient",
+    "RemoveTopic",
+    "Say",
+]
 
 _OWN = "own "  # begins the names of the timers that are not the subscriber's
 _UNLISTEN = "unlisten "
@@ -58,6 +67,20 @@ class CreateTopic:
 @dataclass(frozen=True, slots=True)
 class RemoveTopic:
     """The application removes a topic."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The application gives up its events to a topic that are not confirmed."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """The application no longer waits for a topic to be created or removed."""
 
     topic: str
 
@@ -108,9 +131,9 @@ class PeerClient:
     """The `Machine` of one client.
 
     Requests of the application are messages from outside: `Want`, `Unwant`, `Say`, `CreateTopic`,
-    `RemoveTopic`. Delivered to it are events and reports of the subscriber, `Confirmed`, `Created`
-    and `Removed` with the topic, and `NoTopic`. The process calls `start` once, and `lost` when a
-    connection ends.
+    `RemoveTopic`, `CancelRequest`, `GiveUp`. Delivered to it are events and reports of the
+    subscriber, `Confirmed`, `Created` and `Removed` with the topic, and `NoTopic`. The process
+    calls `start` once, and `lost` when a connection ends.
     """
 
     def __init__(
@@ -132,6 +155,7 @@ class PeerClient:
         self._listening: dict[str, None] = {}
         self._outboxes: dict[str, _Outbox] = {}  # by topic
         self._streams: dict[int, str] = {}
+        self._count = 0  # of streams
         self._creating: dict[str, float] = {}
         self._removing: dict[str, None] = {}
         self.moves = 0
@@ -158,6 +182,12 @@ class PeerClient:
             case RemoveTopic(topic):
                 self._removing[topic] = None
                 return [self._send(topic_channel(topic), Remove())]
+            case GiveUp(topic):
+                return self._give_up(topic)
+            case CancelRequest(topic):
+                self._creating.pop(topic, None)
+                self._removing.pop(topic, None)
+                return []
             case CreateTopic(topic, flow):
                 self._creating[topic] = flow
                 return [self._send(topic_channel(topic), Create(flow))]
@@ -197,6 +227,10 @@ class PeerClient:
         refresh = SetTimer("refresh", now + self.subscriber.policy.retry)
         return [*self._beat(), *listen, *self._repeat(now), refresh]
 
+    def excuse(self, now: float) -> None:
+        """The peer is not silent: the application was too slow to let anything be received."""
+        self._heard_at = now
+
     def leave(self) -> list[Action]:
         """Say goodbye."""
         return [self._send(SERVICE, Bye())]
@@ -206,12 +240,20 @@ class PeerClient:
     def _say(self, topic: str, payload: bytes, now: float) -> list[Action]:
         outbox = self._outboxes.get(topic)
         if outbox is None:
-            outbox = self._outboxes[topic] = _Outbox(len(self._streams) + 1)
+            self._count += 1
+            outbox = self._outboxes[topic] = _Outbox(self._count)
             self._streams[outbox.stream] = topic
         if not outbox.events:
             outbox.at = now
         outbox.events.append(payload)
         return self._put(topic, outbox)
+
+    def _give_up(self, topic: str) -> list[Action]:
+        """Forget what is not confirmed; what is said later belongs to another stream."""
+        outbox = self._outboxes.pop(topic, None)
+        if outbox is not None:
+            del self._streams[outbox.stream]
+        return []
 
     def _put(self, topic: str, outbox: _Outbox) -> list[Action]:
         puts = outbox.next_puts(self.parameters.window)

@@ -244,6 +244,7 @@ class ChannelHosting:
         state = self.scribe.roots.log(hosted.group).state
         hosted.channel = channel
         hosted.host = TopicHost(self.policy, state, hosts=channel.__eq__, seed=self._seed)
+        hosted.host.late_messages = True
         hosted.host.most_payload = self._parameters.longest_event
         self._perform(hosted, hosted.host.start(now), now)
         return hosted.host

@@ -71,6 +71,11 @@ class TopicPeer:
         peers = tuple(make_peer(name) for name in through if name != self.own.name)
         return self._give_overlay(self.own.name, StartPeer(peers), now)
 
+    def seek(self, names: Sequence[str], now: float) -> list[Action]:
+        """Look for peers that were part of the ring, and join them when one answers."""
+        self.overlay.pastry.seek([make_peer(name) for name in names], now)
+        return []
+
     def leave(self, now: float) -> list[Action]:
         """Hand copies on and leave the ring; nothing is accepted afterwards."""
         return self._give_overlay(self.own.name, Depart(), now)

@@ -1,0 +1,70 @@
+"""The role of a root, from its claim on, and the majorities that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import Enum
+
+from distributary.topics.overlay.identifiers import Peer
+from distributary.topics.overlay.messages import NO_MEMBERS, Ballot, Members, Recovered
+
+__all__ = ["RootRole", "RootState", "find_former", "is_majority", "version_of"]
+
+
+class RootState(Enum):
+    """How far a root has come since its claim."""
+
+    RECOVERING = "recovering"  # collects versions of the log, and fetches the newest copy
+    WRITING = "writing"  # replicates the entries of former roots
+    SERVING = "serving"  # accepts new entries
+
+
+@dataclass(slots=True)
+class RootRole:
+    """The role of a root, from its claim on."""
+
+    ballot: Ballot
+    since: float
+    best: Recovered | None = None
+    members: Members = NO_MEMBERS  # the latest known ones
+    proposed: Members = NO_MEMBERS
+    asked: set[str] = field(default_factory=set)
+    awaited: dict[str, Peer] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)  # no answer: asked again, but not awaited
+    promised: set[str] = field(default_factory=set)
+    fetching: Peer | None = None
+    state: RootState = RootState.RECOVERING
+    until: int = 0  # entries of former roots must be accepted before it serves
+    accepted: int = 0
+    replicas: dict[str, Peer] = field(default_factory=dict)
+    have: dict[str, int] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    former: tuple[tuple[Peer, ...], ...] = ()  # majorities of these must learn of the members
+    seated: set[str] = field(default_factory=set)  # those who have
+    settled: bool = False
+    changed_at: float = 0.0
+
+    @property
+    def is_recovering(self) -> bool:
+        """Whether the root still collects copies of the log."""
+        return self.state is RootState.RECOVERING
+
+
+def find_former(role: RootRole) -> tuple[tuple[Peer, ...], ...]:
+    """The last members; those proposed after them may have become members, too."""
+    if not role.members.peers:
+        return ()
+    newer = role.proposed.version > role.members.version
+    return (role.members.peers, role.proposed.peers) if newer else (role.members.peers,)
+
+
+def version_of(found: Recovered) -> tuple[Ballot, int]:
+    """Of two copies, the one with the higher version is newer."""
+    return found.written, found.end
+
+
+def is_majority(peers: tuple[Peer, ...], names: Collection[str]) -> bool:
+    """More than half of the members, or half of them with the root, which is the first."""
+    found = sum(peer.name in names for peer in peers)
+    return 2 * found > len(peers) or (2 * found == len(peers) and peers[0].name in names)

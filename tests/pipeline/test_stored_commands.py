@@ -1,0 +1,206 @@
+"""The pipeline's commands with inputs and outputs on a store that renames no folders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.in_process import call_main
+
+from .object_store import ObjectStore
+from .test_command import SIZE, SMALL
+
+DATABASE = "stored_commands"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A folder that is a bucket of the store as well, with logs in it and runs of them."""
+
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"objects://{self.folder}"
+
+    def call(self, *words: str) -> tuple[int, str, str]:
+        """A command; `@/x` stands for the URI of x in the bucket, `./x` for its path on disk."""
+        whole = (w.replace("@/", f"{self}/").replace("./", f"{self.folder}/") for w in words)
+        return call_main(("distributary", *whole), self.folder)
+
+    def run(self, *words: str) -> dict[str, Any]:
+        status, out, err = self.call("pipeline", "run", *WHAT, *words, "--json")
+        assert status == 0, err
+        return dict(json.loads(out))
+
+    def find(self, name: str) -> Path:
+        """The version in force of an output."""
+        pointer = json.loads((self.folder / name / "CURRENT").read_text())
+        return self.folder / name / "versions" / str(pointer["version"])
+
+
+WHAT = (
+    *("--subscriptions", "@/logs/subscriptions.parquet"),
+    *("--publications", "file://./logs/publications.parquet", *SIZE),
+)
+
+
+@pytest.fixture(scope="module")
+def bucket(
+    spark: SparkSession, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bucket]:
+    made = Bucket(tmp_path_factory.mktemp("bucket"))
+    assert made.call("generate", "day", "--out", "logs", *SMALL)[0] == 0
+    spark.sql(f"CREATE DATABASE {DATABASE} LOCATION '{made.folder}/warehouse'")
+    made.run("--out", "file://./disk")
+    made.run("--out", "@/run", "--out-table", f"{DATABASE}.floor")
+    yield made
+    spark.sql(f"DROP DATABASE {DATABASE} CASCADE")
+
+
+def test_a_store_gets_the_same_plan_and_tables_as_a_disk(bucket: Bucket) -> None:
+    stored, disk = bucket.find("run"), bucket.folder / "disk"
+    for path in sorted((disk / "plan").iterdir()):
+        assert path.read_bytes() == (stored / "plan" / path.name).read_bytes()
+    assert {path.name for path in stored.iterdir()} == {path.name for path in disk.iterdir()}
+    for table in ("interest", "rates", "receivers", "groups", "quarantine"):
+        one, other = (pq.read_table(folder / table) for folder in (stored, disk))
+        assert one.equals(other), table
+    assert not list(stored.rglob("_SUCCESS"))
+    manifests = [json.loads((folder / "manifest.json").read_text()) for folder in (stored, disk)]
+    assert manifests[0]["run"] == stored.name
+    for one in manifests:
+        for name in ("stages", "run", "tables"):
+            one.pop(name, None)
+    assert manifests[0] == manifests[1]
+
+
+def test_the_tables_of_a_catalog_are_those_of_the_folder(
+    spark: SparkSession, bucket: Bucket
+) -> None:
+    stored = bucket.find("run")
+    for name, path in (
+        ("interest", "interest"),
+        ("rates", "rates"),
+        ("placements", "plan/placements.parquet"),
+        ("sessions", "plan/sessions.parquet"),
+        ("subscriptions", "plan/subscriptions.parquet"),
+        ("replay_minutes", "replay/minutes.parquet"),
+        ("replay_receivers", "replay/receivers.parquet"),
+    ):
+        table = spark.table(f"{DATABASE}.floor_{name}")
+        folder = pq.read_table(stored / path, partitioning=None).to_pylist()
+        known = [*folder[0]]
+        rows = [row.asDict() for row in table.collect()]
+        assert {row["run"] for row in rows} == {stored.name}
+        as_text = sorted(str([row[column] for column in known]) for row in rows)
+        if name != "replay_minutes":  # times come back without a zone
+            assert as_text == sorted(str([row[column] for column in known]) for row in folder)
+        assert len(as_text) == len(folder) > 0
+
+
+def test_replay_reads_a_plan_by_its_pointer_and_writes_to_both(
+    spark: SparkSession, bucket: Bucket
+) -> None:
+    documents = []
+    for plan, interest in (("@/run/plan", "@/run/interest"), ("./disk/plan", "./disk/interest")):
+        status, out, err = bucket.call(
+            "pipeline", "replay", plan, "--publications", "@/logs/publications.parquet",
+            "--interest", interest, "--out", "@/replay", "--out-table", f"{DATABASE}.again",
+            "--json",
+        )  # fmt: skip
+        assert (status, err) == (0, "")
+        documents.append(json.loads(out))
+        stored = bucket.find("replay")
+        assert {path.name for path in stored.iterdir()} == {"minutes.parquet", "receivers.parquet"}
+        assert documents[-1]["folder"].endswith(f"/replay/versions/{stored.name}")
+        runs = {row["run"] for row in spark.table(f"{DATABASE}.again_replay_minutes").collect()}
+        assert runs == {documents[-1]["run"]} == {stored.name}
+    assert documents[0]["replay"] == documents[1]["replay"]
+
+
+def test_a_run_starts_from_a_plan_by_its_pointer(bucket: Bucket) -> None:
+    assert bucket.run("--out", "./next", "--from", "@/run")["diff"]["moved"] == 0
+    status, _, err = bucket.call(
+        "pipeline", "run", *WHAT, "--out", "@/first", "--max-moves", "3"
+    )  # fmt: skip
+    assert (status, "there is no previous plan" in err) == (1, True)
+    assert not (bucket.folder / "first").exists()
+
+
+def test_topics_writes_to_a_store(bucket: Bucket) -> None:
+    status, out, err = bucket.call(
+        "pipeline", "topics", *WHAT[:4], "--out", "@/topics", "--max-bad", "20%"
+    )
+    assert (status, err) == (0, "")
+    stored = bucket.find("topics")
+    assert f"topics/versions/{stored.name}" in out
+    names = {path.name for path in stored.iterdir()}
+    assert {"proposals.json", "proposals.parquet", "invitations.parquet", "interest"} <= names
+    assert not list(stored.rglob("_SUCCESS"))
+
+
+def test_commands_on_this_machine_read_a_copy_of_a_store(bucket: Bucket, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(bucket.folder / "run", copy)
+    tables = ("--interest", f"{copy}/interest", "--rates", f"{copy}/rates")
+    for words in (
+        ("evaluate", f"{copy}/plan", *tables),
+        ("export", f"{copy}/plan", "--format", "csv", "--out", f"{tmp_path}/exported"),
+    ):
+        status, _, err = bucket.call(*words)
+        assert (status, err) == (0, ""), words
+
+
+def test_a_stream_is_refused_on_a_store(bucket: Bucket) -> None:
+    words = ("--subscriptions", "@/logs", "--publications", "@/logs", "--groups", "3")
+    status, out, err = bucket.call("pipeline", "stream", *words, "--out", "@/live")
+    assert (status, out) == (1, "")
+    assert "a stream keeps its state on a disk" in err
+    assert err.count("\n") == 1
+    assert not (bucket.folder / "live").exists()
+    assert not (bucket.folder / "objects:").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--out", "@/forbidden/run"), "run: cannot be written: permission denied; check the cred"),
+        (("--out", "@/read-only/run"), "run: cannot be written: permission denied; check the cred"),
+        (("--out", "nosuch://x/run"), 'No FileSystem for scheme "nosuch"; check the URI, and'),
+        (("--out", "@/new", "--from", "@/forbidden/plan"), "permission denied; check the cred"),
+        (("--out", "@/new", "--from", "@/nothing/plan"), "no such file or folder; check the path"),
+        (("--out", "@/new", "--from", "nosuch://x"), 'No FileSystem for scheme "nosuch"; check'),
+        (("--out", "@/new", "--subscriptions", "@/forbidden/x"), "permission denied; check the c"),
+        (("--out", "@/new", "--subscriptions", "nosuch://x/y"), 'scheme "nosuch"; check the path,'),
+        (("--out", "@/new", "--subscriptions", "@/no.csv"), "no such file or folder; check the"),
+        (("--out", "@/new", "--out-table", "nosuch.x"), "there is no database nosuch; create it"),
+    ],
+)
+def test_a_place_that_cannot_be_used_gets_one_line(
+    bucket: Bucket, words: tuple[str, ...], told: str
+) -> None:
+    status, out, err = bucket.call("pipeline", "run", *WHAT, *words)
+    assert (status, out) == (1, "")
+    assert told in err.replace("\n", " ")
+    assert len(err.splitlines()) == 1
+    assert "defect" not in err
+    assert not list(bucket.folder.rglob("new/versions/*"))
+
+
+def test_a_run_that_a_store_fails_gets_one_line(bucket: Bucket, store: ObjectStore) -> None:
+    for changes in (0, 3, 20, 40, 55):
+        with store.kill_after(changes):
+            status, _, err = bucket.call("pipeline", "run", *WHAT, "--out", "@/failed")
+        assert status == 1
+        assert "failed: " in err
+        assert "killed before" in err
+        assert "defect" not in err
+        assert not (bucket.folder / "failed" / "CURRENT").exists()

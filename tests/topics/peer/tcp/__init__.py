@@ -1,0 +1,1 @@
+"""Tests of peers and their clients as processes."""
