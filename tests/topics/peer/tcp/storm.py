@@ -19,7 +19,7 @@ from distributary.topics.live import TopicClient
 from tests.topics.peer.tcp.processes import PATIENCE, PeerProcess, make_client, run_peers
 
 COPIES = 3
-SETTLE = 15.0  # seconds between two pairs of failures: copies are made again meanwhile
+SETTLE = 5.0  # seconds between two pairs of failures: copies are made again meanwhile
 
 
 @dataclass

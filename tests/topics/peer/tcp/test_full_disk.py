@@ -14,22 +14,22 @@ from tests.topics.peer.tcp.processes import PATIENCE, PeerProcess, find_ports, m
 
 
 async def publish(client: TopicClient, confirmed: list[bytes]) -> None:
-    for number in range(200):
-        payload = b"%d " % number + bytes(20_000)
-        await client.publish("t", payload)
-        confirmed.append(payload)
+    for number in range(0, 200, 20):
+        events = [b"%d " % each + bytes(20_000) for each in range(number, number + 20)]
+        await asyncio.gather(*(client.publish("t", event) for event in events))
+        confirmed += events
 
 
 async def scenario(folder: Path) -> None:
-    ports = find_ports(2)
+    ports = find_ports(3)
     before = [*IN_MOUNTS, SMALL, "sh"]
     small = PeerProcess(folder, ports[0], (), state=Path("disk/state"), before=before)
     await small.start()
-    large = PeerProcess(folder, ports[1], [small.address])
-    await large.start()
+    large = [PeerProcess(folder, port, [small.address]) for port in ports[1:]]
+    await asyncio.gather(*(each.start() for each in large))
     confirmed: list[bytes] = []
     try:
-        async with make_client([large]) as client:
+        async with make_client(large) as client:
             await client.create("t")
             subscription = await client.subscribe("t")
             publishing = asyncio.create_task(publish(client, confirmed))
@@ -38,8 +38,9 @@ async def scenario(folder: Path) -> None:
             await asyncio.wait_for(publishing, PATIENCE)
             got = [await asyncio.wait_for(subscription.get(), PATIENCE) for _ in confirmed]
     finally:
-        with suppress(ProcessLookupError):
-            await large.end()
+        for each in (small, *large):
+            with suppress(ProcessLookupError):
+                await each.end()
     assert [event.payload for event in got if event] == confirmed
 
 

@@ -46,6 +46,7 @@ class Hello(msgspec.Struct, frozen=True, tag="topics-hello", repr_omit_defaults=
     versions: tuple[int, int] = WIRE_VERSIONS
     token: str = ""
     wants_status: bool = False
+    is_active: bool = False  # a peer that is part of a ring
 
     def __repr__(self) -> str:
         return f"Hello({self.role!r}, {self.name!r})"
@@ -57,6 +58,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="topics-welcome"):
     name: str
     session: str
     version: int
+    is_active: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True, tag="topics-refused"):

@@ -71,7 +71,8 @@ _RING_FRAME = 256 << 20  # a full copy of a channel
 _AROUND_EVENT = 1 << 20  # bytes that the rest of a client's message may have
 _HOUSEKEEPING = 0.5  # seconds
 _SOON = 0.02  # seconds
-_LOOK_FOR = 6.0  # seconds to look for the ring that this peer was part of
+_LOOK_FOR = 10.0  # seconds to look for the ring that this peer was part of
+_TRY_AGAIN = 1.0  # seconds between two attempts to join
 _LAST_WORDS = 3.0  # seconds to hand copies to others
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
 _LIMITS = ConnectionLimits(queue=128 << 20)
@@ -132,6 +133,7 @@ class _Neighbour(NamedTuple):
 
     name: str
     session: str
+    is_active: bool  # part of a ring, when the connection was opened
 
 
 class _Client(NamedTuple):
@@ -194,7 +196,7 @@ class PeerService:
         self._clients: dict[str, int] = {}  # their connections
         self._queued = 0  # bytes of messages that wait for the machine
         self._room = asyncio.Event()
-        self._reached: dict[str, None] = {}  # peers that this one has been connected with
+        self._reached: dict[str, bool] = {}  # connected peers, and whether they were active
         self._is_leaving = self._has_left = False
         self._driver: Driver[_Opened | _Arrived] = Driver(
             self._take,
@@ -277,19 +279,22 @@ class PeerService:
             return
         for address in dict.fromkeys([*given, *map(parse_address, known)]):
             self._links.dial(self._make_joining_dialer(address))
-        deadline = self._clock() + _LOOK_FOR
-        tried: tuple[str, ...] = ()
+        alone_at, try_at = self._clock() + _LOOK_FOR, 0.0
         while not self._is_active:
-            if known and self._clock() > deadline:
-                self._report("no peer of the ring answers: going on alone, and looking for others")
+            if known and (self._clock() > alone_at or self._begins_ring()):
+                self._report("going on without those that do not answer, and looking for them")
                 self._driver.call(partial(self._start, ()))
                 self._driver.call(lambda now: self._count(self.peer.seek(known, now)))
                 return
-            if self._reached and tuple(self._reached) != tried:
-                tried = tuple(self._reached)
-                deadline = self._clock() + 2 * _LOOK_FOR
-                self._driver.call(partial(self._start, tried))
+            if self._reached and self._clock() >= try_at:
+                try_at = self._clock() + _TRY_AGAIN
+                self._driver.call(partial(self._start, tuple(self._reached)))
             await asyncio.sleep(_SOON)
+
+    def _begins_ring(self) -> bool:
+        """Whether this is the first of some peers that all look for the ring."""
+        found = self._reached
+        return bool(found) and not any(found.values()) and self.name < min(found)
 
     def _start(self, through: tuple[str, ...], now: float) -> Iterable[Action]:
         return self._count(self.peer.start(through, now))
@@ -339,9 +344,10 @@ class PeerService:
             return _reject(Refused(f"there is another peer {hello.name}"))
         version = find_version(hello.versions)
         assert version is not None
-        reply = write(Welcome(self.name, self._session, version))
+        reply = write(Welcome(self.name, self._session, version, self._is_active))
         if hello.role == "peer":
-            return Admission(_Neighbour(hello.name, hello.session), RING, _RING_FRAME, reply)
+            found = _Neighbour(hello.name, hello.session, hello.is_active)
+            return Admission(found, RING, _RING_FRAME, reply)
         longest = self.settings.parameters().longest_event + _AROUND_EVENT
         if hello.wants_status:
             return Admission(_Observer(hello.name), STATUS, 1, reply, longest_sent=_RING_FRAME)
@@ -379,7 +385,15 @@ class PeerService:
         def greet(proof: Proof) -> bytes | Rejection:
             if proof.encrypted and (fault := check_certificate(proof, "peer", address.host)):
                 return Rejection(fault)  # before the token is sent
-            return write(Hello("peer", self.name, self._session, token=token or ""))
+            return write(
+                Hello(
+                    "peer",
+                    self.name,
+                    self._session,
+                    token=token or "",
+                    is_active=self._is_active,
+                )
+            )
 
         def judge(answer: bytes, proof: Proof) -> Admission | Rejection:
             del proof
@@ -390,7 +404,8 @@ class PeerService:
                 return Rejection(f"the peer there is {found.name}")
             if find_fault(Hello("peer", found.name, found.session)) or found.name == self.name:
                 return Rejection(f"there is no other peer, but {found.name!r}")
-            return Admission(_Neighbour(found.name, found.session), RING, _RING_FRAME)
+            neighbour = _Neighbour(found.name, found.session, found.is_active)
+            return Admission(neighbour, RING, _RING_FRAME)
 
         return Dialer(address, greet, judge, tls=self._dialling, insecure=self.settings.insecure)
 
@@ -399,8 +414,8 @@ class PeerService:
     async def on_open(self, connection: LinkConnection) -> None:
         """Take a new connection."""
         match connection.peer:
-            case _Neighbour(name):
-                self._reached[name] = None
+            case _Neighbour(name, _, is_active):
+                self._reached[name] = is_active
                 await self._ring.on_open(name, connection)
             case _Client(name):
                 await self._driver.put(_Opened(name, connection.number))
