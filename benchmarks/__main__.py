@@ -30,6 +30,7 @@ from benchmarks import (
     topics,
     topics_live,
     topics_peers,
+    topics_ring,
     topics_store,
 )
 from benchmarks.measure import update_page
@@ -59,6 +60,7 @@ SECTIONS = {
     **topics.SECTIONS,
     **overlay.SECTIONS,
     **topics_peers.SECTIONS,
+    **topics_ring.SECTIONS,
     **delivery.SECTIONS,
     **delivery_changes.SECTIONS,
     **topics_live.SECTIONS,

@@ -39,10 +39,9 @@ from distributary.machines.real.clock import make_clock
 from distributary.machines.real.collection import collect_rarely, hold_collection
 from distributary.machines.real.trust import EVERYBODY, Trust, check_certificate
 from distributary.topics.overlay.identifiers import make_peer
-from distributary.topics.overlay.parameters import OverlayParameters
 from distributary.topics.peer.codec import PEER_SIDE, RING
 from distributary.topics.peer.machine import TopicPeer
-from distributary.topics.peer.parameters import PeerParameters
+from distributary.topics.peer.parameters import LIVE_OVERLAY, PeerParameters
 from distributary.topics.peer.tcp.greeting import (
     Hello,
     Refused,
@@ -113,16 +112,12 @@ class PeerSettings:
 
     def parameters(self) -> PeerParameters:
         """The periods and time-outs of the machine."""
-        overlay = OverlayParameters(
+        overlay = replace(
+            LIVE_OVERLAY,
             leaf_period=self.period,
             tree_period=self.period,
             patience=self.period,
-            misses=3,
-            refresh_every=3,
             replicas=self.copies - 1,
-            give_up=12 * self.period,
-            seek_for=3_600.0,
-            per_neighbour=True,
         )
         vouch_every = min(2.0, self.dead_after / 4)
         return PeerParameters(overlay=overlay, dead_after=self.dead_after, vouch_every=vouch_every)

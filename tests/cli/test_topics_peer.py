@@ -1,0 +1,50 @@
+"""`topics peer`, and `--peer` of the other commands: wrong usage, in one line."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+
+PEER = ("topics", "peer", "--listen", "127.0.0.1:0", "--state", "state")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("topics", "peer", "--listen", "nowhere", "--state", "s"), "is not HOST:PORT"),
+        (("topics", "peer", "--listen", "0.0.0.0:0", "--state", "s"), "say with --advertise"),
+        ((*PEER, "--join", "nowhere"), "is not HOST:PORT"),
+        ((*PEER, "--copies", "10"), "Input should be less than or equal to 9"),
+        ((*PEER, "--tls-ca", "ca.pem"), "a peer with TLS needs its certificate"),
+        (("topics", "create", "t", "--peer", "nowhere"), "is not HOST:PORT"),
+        (("topics", "create", "t", "--peer", ""), "give the address of at least one peer"),
+        (
+            ("topics", "create", "t", "--peer", "127.0.0.1:1", "--nats", "nats://127.0.0.1"),
+            "give one of --peer, --nats and --state",
+        ),
+    ],
+)
+def test_wrong_usage_is_named(words: tuple[str, ...], says: str, cli: CommandLine) -> None:
+    ran = cli(*words)
+    assert ran.status == 2
+    assert says in " ".join(ran.err.replace("│", " ").split())
+
+
+def test_an_address_that_is_taken_is_one_line(cli: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = ("topics", "peer", "--listen", address, "--state", "state")
+        ran = cli(*words)
+    assert ran.status == 1
+    assert ran.err.count("\n") == 1
+    assert "cannot be listened on (address already in use)" in ran.err
+
+
+def test_a_peer_that_does_not_answer_is_one_line(cli: CommandLine) -> None:
+    words = ("topics", "create", "t", "--peer", "127.0.0.1:1", "--timeout", "300ms")
+    ran = cli(*words)
+    assert (ran.status, ran.err.count("\n")) == (1, 1)
+    assert "127.0.0.1:1: no peer answers (connection refused)" in ran.err
