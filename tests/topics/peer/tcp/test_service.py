@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -14,10 +15,15 @@ import pytest
 from distributary.errors import LiveError, StateError
 from distributary.machines.real import Tokens, parse_address
 from distributary.machines.real.trust import Trust
+from distributary.topics.codec import Created
 from distributary.topics.errors import UnknownTopicError
 from distributary.topics.live import ClientSettings, TopicClient
 from distributary.topics.nats import NatsOptions
 from distributary.topics.nats.client import NatsClient
+from distributary.topics.overlay.identifiers import make_peer
+from distributary.topics.overlay.messages import KeepAlive, LivenessProbe, Route
+from distributary.topics.peer.codec import RING
+from distributary.topics.peer.messages import ToClient, Vouch
 from distributary.topics.peer.tcp import (
     PeerAwayError,
     PeerOptions,
@@ -27,7 +33,14 @@ from distributary.topics.peer.tcp import (
     fetch_status,
 )
 from distributary.topics.peer.tcp.client import RingClient
-from distributary.topics.peer.tcp.greeting import Hello, find_fault, read_answer, read_hello, write
+from distributary.topics.peer.tcp.greeting import (
+    Hello,
+    Welcome,
+    find_fault,
+    read_answer,
+    read_hello,
+    write,
+)
 from distributary.topics.peer.tcp.metrics import collect_metrics
 from tests.content.tcp.services import Authority
 from tests.topics.peer.tcp.processes import PATIENCE, find_ports
@@ -289,6 +302,52 @@ def test_greetings_that_cannot_be_are_refused(hello: Hello, fault: str) -> None:
 def test_what_is_no_greeting_is_refused_too(data: bytes) -> None:
     assert read_hello(data) is None
     assert "something else" in str(read_answer(data))
+
+
+async def greet(peer: str, hello: Hello) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection after its handshake."""
+    address = parse_address(peer)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    for body in (write(hello), b""):
+        writer.write(len(body).to_bytes(4, "big") + body)
+        if body:
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            assert isinstance(read_answer(await reader.readexactly(size)), Welcome)
+    return reader, writer
+
+
+def test_made_up_messages_end_a_connection_and_not_the_peer(tmp_path: Path) -> None:
+    stranger = make_peer("no address")
+    strange = [
+        KeepAlive(stranger, {}),
+        LivenessProbe(make_peer("host:70000"), True),
+        Route(7, 1, Vouch({"topic/t": ("client/a",)}, stranger), 0),
+        ToClient("topic/t", "client/a", Created(True), stranger),
+    ]
+    rng = random.Random(1)
+
+    async def scenario() -> None:
+        async with serve(tmp_path / "a") as a:
+            for role in ("peer", "client"):
+                for number in range(20):
+                    name = "127.0.0.1:9" if role == "peer" else ""
+                    reader, writer = await greet(a.name, Hello(role, name, f"{number:016x}"))
+                    body = rng.randbytes(rng.randrange(1, 200))
+                    writer.write(len(body).to_bytes(4, "big") + body)
+                    async with asyncio.timeout(PATIENCE):  # it is cut
+                        while await reader.read(1 << 16):
+                            pass
+                    writer.close()
+            reader, writer = await greet(a.name, Hello("peer", "127.0.0.1:9", "f" * 16))
+            for message in strange:
+                body = RING.encode(message)
+                writer.write(len(body).to_bytes(4, "big") + body)
+            await a.until("127.0.0.1:9")
+            async with TopicClient(PeerOptions(a.name), SETTINGS) as client:
+                await client.create("t")
+            writer.close()
+
+    run(scenario())
 
 
 # --- state ---------------------------------------------------------------------------------------

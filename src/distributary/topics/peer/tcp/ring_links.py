@@ -109,16 +109,17 @@ class RingLinks:
             line.used_at = now
             if line.open:
                 ready.append((line.open[0].number, message))
-            elif line.dialling or now >= line.not_before:
-                if len(line.waiting) < _MOST_WAITING:
-                    line.waiting.append(message)
-                else:
-                    self.dropped += 1
-                if not line.dialling:
-                    self._dial(name, line)
+            elif self._is_dialling(name, line) and len(line.waiting) < _MOST_WAITING:
+                line.waiting.append(message)
             else:
                 self.dropped += 1
         await self._links.send(ready)
+
+    def _is_dialling(self, name: str, line: _Line) -> bool:
+        """Dial a peer unless a pause is due; returns whether it is being dialled."""
+        if not line.dialling and self._clock() >= line.not_before:
+            self._dial(name, line)
+        return line.dialling
 
     def close_idle(self) -> None:
         """Close connections that nothing was sent over for long, and forget silent peers."""
@@ -138,9 +139,13 @@ class RingLinks:
         return self._lines[name]
 
     def _dial(self, name: str, line: _Line) -> None:
+        try:
+            dialer = self._make_dialer(name)
+        except ValueError:  # no address: another peer has made it up
+            return
         self.dialled += 1
         line.dialling = True
-        self._links.connect(self._make_dialer(name), partial(self._on_end, name, line))
+        self._links.connect(dialer, partial(self._on_end, name, line))
 
     def _on_end(self, name: str, line: _Line, reason: str, opened: bool) -> None:
         """An attempt to connect has failed, or its connection has ended, as `on_close` knows."""

@@ -37,6 +37,7 @@ from distributary.machines.real import (
 from distributary.machines.real.addresses import check_local
 from distributary.machines.real.clock import make_clock
 from distributary.machines.real.collection import collect_rarely, hold_collection
+from distributary.machines.real.connection import Ending
 from distributary.machines.real.trust import EVERYBODY, Trust, check_certificate
 from distributary.topics.overlay.identifiers import make_peer
 from distributary.topics.peer.codec import PEER_SIDE, RING
@@ -74,7 +75,9 @@ _LOOK_FOR = 10.0  # seconds to look for the ring that this peer was part of
 _TRY_AGAIN = 1.0  # seconds between two attempts to join
 _LAST_WORDS = 3.0  # seconds to hand copies to others
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
-_LIMITS = ConnectionLimits(queue=128 << 20)
+# A new replica gets full copies of many channels at once. Clients may have less.
+_LIMITS = ConnectionLimits(queue=1 << 30)
+_CLIENT_QUEUE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,6 +485,10 @@ class PeerService:
             for action in delivers
             if action.client in clients
         )
+        for client in {action.client for action in delivers} & clients.keys():
+            connection = self._links.find(clients[client])
+            if connection is not None and connection.queued > _CLIENT_QUEUE:
+                connection.cut("the client does not read", Ending.FULL)
 
     # --- inspection ----------------------------------------------------------------------------
 
