@@ -37,3 +37,23 @@ def test_events_after_a_stream_was_given_up_belong_to_another_stream() -> None:
     assert isinstance(second, Send)
     assert first.message.message == Put(1, 1, b"x")
     assert second.message.message == Put(2, 1, b"y")
+
+
+def test_few_events_are_repeated_at_once_and_more_as_they_are_accepted() -> None:
+    client = PeerClient("client/a", TAMARA, ["p"])
+    for at in range(100):
+        client.on_message("application", Say("t", b"%d" % at), 1.0)
+
+    def sent(actions: list[Any]) -> list[int]:
+        said = [each.message.message for each in actions if isinstance(each, Send)]
+        return [each.number for each in said if isinstance(each, Put)]
+
+    def take(upto: int) -> list[int]:
+        answer = ChannelMessage("topic/t", Taken(1, upto))
+        return sent(client.on_message("p", answer, 9.0))
+
+    client.on_message("p", ChannelMessage("topic/t", Taken(1, 1)), 1.5)
+    assert sent(client.on_timer("own beat", 4.0)) == [*range(2, 18)]
+    assert take(9) == [*range(18, 34)]
+    assert take(33) == [*range(34, 82)]
+    assert take(81) == [*range(82, 101)]

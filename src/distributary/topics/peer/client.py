@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from distributary.machines.actions import Action, Deliver, Send, SetTimer
@@ -46,6 +47,7 @@ __all__ = [
 
 _OWN = "own "  # begins the names of the timers that are not the subscriber's
 _UNLISTEN = "unlisten "
+_FEW = 16  # events that are sent again at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +112,37 @@ class ClientParameters:
 
 @dataclass(slots=True)
 class _Outbox:
-    """The stream of events to one topic, until they are accepted."""
+    """The stream of events to one topic, until they are accepted.
+
+    At most `window` of them are in flight: few after a repetition, and more with each that is
+    accepted. Peers that are slow because they have much to do would otherwise get more to do.
+    """
 
     stream: int
+    window: int
     upto: int = 0  # accepted
     at: float = 0.0  # time of the last progress or repetition
     events: deque[bytes] = field(default_factory=deque)
     sent: int = 0  # of these
 
-    def next_puts(self, window: int) -> list[Put]:
+    def repeat(self, now: float) -> None:
+        """Begin anew with the first event that is not accepted."""
+        self.at, self.sent = now, 0
+        self.window = min(self.window, _FEW)
+
+    def accept(self, number: int, most: int, now: float) -> None:
+        """So many more are accepted."""
+        for _ in range(number):
+            self.events.popleft()
+        self.upto += number
+        self.sent = max(0, self.sent - number)
+        self.window = min(most, self.window + number)
+        self.at = now
+
+    def next_puts(self) -> list[Put]:
         """The events that may be sent now."""
-        first, self.sent = self.sent, min(len(self.events), window)
-        events = [self.events[at] for at in range(first, self.sent)]
+        first, self.sent = self.sent, max(self.sent, min(len(self.events), self.window))
+        events = [*islice(self.events, first, self.sent)]
         return [
             Put(self.stream, self.upto + at, event) for at, event in enumerate(events, first + 1)
         ]
@@ -241,7 +262,7 @@ class PeerClient:
         outbox = self._outboxes.get(topic)
         if outbox is None:
             self._count += 1
-            outbox = self._outboxes[topic] = _Outbox(self._count)
+            outbox = self._outboxes[topic] = _Outbox(self._count, self.parameters.window)
             self._streams[outbox.stream] = topic
         if not outbox.events:
             outbox.at = now
@@ -256,14 +277,14 @@ class PeerClient:
         return []
 
     def _put(self, topic: str, outbox: _Outbox) -> list[Action]:
-        puts = outbox.next_puts(self.parameters.window)
+        puts = outbox.next_puts()
         return [self._send(topic_channel(topic), put) for put in puts]
 
     def _repeat(self, now: float) -> list[Action]:
         actions: list[Action] = []
         for topic, outbox in self._outboxes.items():
             if outbox.events and now - outbox.at >= self.parameters.repeat_after:
-                outbox.at, outbox.sent = now, 0
+                outbox.repeat(now)
                 actions += self._put(topic, outbox)
         create = self._creating.items()
         return [
@@ -280,11 +301,7 @@ class PeerClient:
         new = min(taken.upto - outbox.upto, len(outbox.events))
         if new <= 0:
             return []
-        for _ in range(new):
-            outbox.events.popleft()
-        outbox.upto += new
-        outbox.sent = max(0, outbox.sent - new)
-        outbox.at = now
+        outbox.accept(new, self.parameters.window, now)
         confirmed = Deliver(self.name, Confirmed(topic, outbox.upto), now)
         return [confirmed, *self._put(topic, outbox)]
 
@@ -295,7 +312,7 @@ class PeerClient:
         outbox = self._outboxes[topic]
         if now - outbox.at < self.parameters.repeat_after / 10:
             return []  # everything has just been repeated
-        outbox.at, outbox.sent = now, 0
+        outbox.repeat(now)
         return self._put(topic, outbox)
 
     # --- messages of channels ------------------------------------------------------------------
