@@ -23,8 +23,8 @@ TOPICS = (10, 30, 120, 300, 1_000, 3_000)
 USERS = (100, 300, 1_000, 3_000, 10_000)
 FEW_HUNDREDS = 300  # where the paper's range of users begins
 QUICK_TOPICS, QUICK_USERS = (10, 60), (100, 200)
-MOST_SHARED = 1_000  # topics; with more, each user would want hundreds of them
-SEEDS = 3
+MOST_SHARED = 300  # topics; with more, each user would want hundreds of them
+SEEDS = 2
 PER_CLUSTER = 12  # topics, as in the paper's sample
 NEAR = 5.0  # percentage points of OC, as in the tables
 LOOKS = {
@@ -124,7 +124,7 @@ _NOTES = (
     "as in the other figures. A system of 10 topics is then one natural cluster, and users want "
     "nine of them.",
     "Beside it stands the other reading, ten natural clusters however many topics there are: users "
-    "want 22 % of all topics, that is 2 of 10 and 222 of 1,000. With more topics than that each "
+    "want 22 % of all topics, that is 2 of 10 and 67 of 300. With more topics than that each "
     "user would make hundreds of requests, which is no longer the paper's experiment.",
     f"*Practically independent* means that OC stays within {NEAR:g} points of its value in the "
     "paper's sample of 120 topics and 3,000 users. The paper's range of users begins with a few "
