@@ -63,10 +63,11 @@ def tabulate_readings(
     found: Mapping[tuple[str, str], Sequence[CostChange]],
     shown: Mapping[str, Sequence[CostChange]],
     paper: Printed,
+    seeds: int,
 ) -> str:
-    """Tamara as it is read in the figures, by model, beside the other readings."""
+    """Tamara as it is read in the figures, by model, beside the other readings; same seeds."""
     return table(
-        ("Tamara, MC / DC / OC, %", "as shown", *READINGS, "paper"),
+        (f"Tamara, MC / DC / OC, %, {seeds} seeds", "as shown", *READINGS, "paper"),
         (
             (
                 model,
