@@ -231,14 +231,15 @@ def _figure(
 ) -> Figure:
     world = (QUICK if quick else FULL).world
     name, title, where = heading
+    seeds = panels[0].seeds
+    runs = "one run" if seeds == 1 else f"means of {seeds} seeds"
     return Figure(
         name=name,
         title=title,
         source=f"Milo et al. (2007), {where} and section 5.2",
         shown=(
             f"Messages per maintenance interval over time; {world.users:,} users, {world.topics} "
-            f"topics, {'one run' if panels[0].seeds == 1 else f'means of {panels[0].seeds} seeds'}. Dotted: including "
-            "all messages that clustering itself needs."
+            f"topics, {runs}. Dotted: including all messages that clustering itself needs."
         ),
         columns=COLUMNS,
         rows=panel_rows(panels),
