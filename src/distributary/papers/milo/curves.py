@@ -320,16 +320,19 @@ def _lower_claim(panels: Panels) -> Claim:
 
 def _throughout_claim(panels: Panels) -> Claim:
     """At every point of the curves but the empty start."""
-    worst = [
-        max((m.cost + m.overhead) / m.scribe for m in panel.outcomes["Tamara"].moments[1:])
-        for panel in panels
-    ]
-    words = [f"{p.title} {percent(share)}" for p, share in zip(panels, worst, strict=True)]
+    words, holds = [], True
+    for panel in panels:
+        moments = panel.outcomes["Tamara"].moments[1:]
+        above = [m.time / panel.per_day for m in moments if m.cost + m.overhead >= m.scribe]
+        most = max((m.cost + m.overhead) / m.scribe for m in moments)
+        until = f", not below up to day {max(above):g}" if above else ""
+        words.append(f"{panel.title} at most {percent(most, 1)}{until}")
+        holds = holds and not above
     return Claim(
         "Tamara+ is below Scribe at all times",
         "section 5.2",
-        f"at most, of Scribe's cost: {join_words(words)}",
-        max(worst) < 1,
+        f"of Scribe's cost: {join_words(words)}",
+        holds,
     )
 
 

@@ -31,6 +31,7 @@ READINGS: Mapping[str, Reading] = {
     "topics removed only after unsubscriptions (3.1)": Reading(prunes=False),
     "surveys move all of a topic's subscribers (3.2)": Reading(adds=False),
     "no estimates when sizes fall": Reading(watches=False),
+    "both: they move all, and falls do not matter": Reading(adds=False, watches=False),
 }
 
 
