@@ -151,15 +151,22 @@ class UnknownTopicError(LiveError):
 
 
 class PayloadTooLargeError(LiveError):
-    """An event has `size` bytes, and the server accepts at most `most`."""
+    """An event has `size` bytes, and the server, or a peer, accepts at most `most`."""
 
-    def __init__(self, topic: str, size: int, most: int) -> None:
+    def __init__(
+        self,
+        topic: str,
+        size: int,
+        most: int,
+        *,
+        remedy: str = "split it, or raise the server's max_payload",
+    ) -> None:
         self.topic = topic
         self.size = size
         self.most = most
         super().__init__(
-            f"an event of {size:,} bytes on {topic!r} is too large, the server accepts {most:,}; "
-            "split it, or raise the server's max_payload"
+            f"an event of {size:,} bytes on {topic!r} is too large, at most {most:,} are accepted; "
+            f"{remedy}"
         )
 
 

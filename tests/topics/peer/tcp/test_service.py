@@ -7,6 +7,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from distributary.errors import LiveError, StateError
 from distributary.machines.real import Tokens, parse_address
 from distributary.machines.real.trust import Trust
 from distributary.topics.codec import Created
-from distributary.topics.errors import UnknownTopicError
-from distributary.topics.live import ClientSettings, TopicClient
+from distributary.topics.errors import PayloadTooLargeError, UnknownTopicError
+from distributary.topics.live import ClientSettings, TopicClient, WhenFull
 from distributary.topics.nats import NatsOptions
 from distributary.topics.nats.client import NatsClient
 from distributary.topics.overlay.identifiers import make_peer
@@ -123,6 +124,9 @@ def test_topics_are_created_used_and_removed_at_any_peer(tmp_path: Path) -> None
                     await client.subscribe("another")
                 with pytest.raises(UnknownTopicError):
                     await client.publish("another", b"x")
+                with pytest.raises(PayloadTooLargeError, match="at most 1,048,576 are accepted; s"):
+                    await client.publish("t", bytes((1 << 20) + 1))
+                await client.publish("t", bytes(1 << 20))
                 assert await client.create("another")
                 await client.publish("another", b"x")
                 subscription = await client.subscribe("another")
@@ -142,6 +146,32 @@ def test_a_client_that_no_peer_answers_says_so() -> None:
                 pass
         with pytest.raises(PeerAwayError):
             await fetch_status(PeerOptions(address), within=0.3)
+
+    run(scenario())
+
+
+def test_a_slow_reader_gets_everything_in_order_or_drops_the_oldest(tmp_path: Path) -> None:
+    waiting = replace(SETTINGS, capacity=5)
+    dropping = replace(SETTINGS, capacity=5, when_full=WhenFull.DROP_OLDEST)
+
+    async def scenario() -> None:
+        async with serve(tmp_path / "a") as a:
+            options = PeerOptions(a.name)
+            async with (
+                TopicClient(options, SETTINGS) as publisher,
+                TopicClient(options, waiting) as patient,
+                TopicClient(options, dropping) as hasty,
+            ):
+                await publisher.create("t")
+                all_of_it, the_last = [await each.subscribe("t") for each in (patient, hasty)]
+                await asyncio.gather(*(publisher.publish("t", b"%d" % at) for at in range(200)))
+                while hasty.statistics.delivered < 200:
+                    await asyncio.sleep(0.01)
+                assert len(all_of_it) == len(the_last) == 5
+                got = [await all_of_it.get() for _ in range(200)]
+                assert [event.number for event in got if event] == [*range(1, 201)]
+                assert (await the_last.get()).number == 196  # type: ignore[union-attr]
+                assert the_last.dropped == 195
 
     run(scenario())
 

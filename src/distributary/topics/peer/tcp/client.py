@@ -195,7 +195,7 @@ class RingClient(TopicClient):
                 f"an event must be bytes, not {type(payload).__name__}; encode it first"
             )
         if len(payload) > _LONGEST_EVENT:
-            raise PayloadTooLargeError(topic, len(payload), _LONGEST_EVENT)
+            raise PayloadTooLargeError(topic, len(payload), _LONGEST_EVENT, remedy="split it")
         await self._confirmations.wait_for_room(topic)
         self._check_open()
         confirmed = self._confirmations.add(topic, self._clock())
