@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from distributary.cli.stages import View, show_run
-from distributary.cli.step_lines import ended_line, present_line, summary_table
+from distributary.cli.step_lines import ended_line, idle_line, present_line, summary_table
 from distributary.pipeline.progress import RunSummary, StepState, StepTotal
 
 READ = StepState("reading the subscriptions", 4.1, 5_000_000)
@@ -45,9 +45,10 @@ def test_the_present_step_shows_share_and_time_left() -> None:
 def test_no_line_wraps(step: StepState, width: int) -> None:
     out = io.StringIO()
     console = Console(file=out, width=width, soft_wrap=True)
-    for line in (ended_line(step, width), present_line(step, width)):
+    lines = ended_line(step, width), present_line(step, width), idle_line(step.name, 1.0, width)
+    for line in lines:
         console.print(line, soft_wrap=False)
-    assert len(out.getvalue().splitlines()) == 2
+    assert len(out.getvalue().splitlines()) == 3
     assert max(map(len, out.getvalue().splitlines())) <= width
 
 
@@ -68,13 +69,16 @@ def test_the_table_adds_up_and_leaves_out_rows_where_it_is_narrow() -> None:
     assert narrow[1].endswith("3.0 75.0%")
 
 
-def show(console: Console, *, keep: bool) -> None:
-    with show_run(View(keep=keep, console=console)) as shown:
+def show(console: Console, *, keep: bool, idle: str = "") -> None:
+    with show_run(View(keep=keep, idle=idle, console=console)) as shown:
         shown.watch.begin("counting sheep")
         time.sleep(0.5)
         with shown.make_way():
             console.print("a batch")
         shown.watch.begin("sleeping")
+        if idle:
+            shown.watch.begin(None)
+            time.sleep(0.3)
 
 
 def test_a_terminal_shows_each_step_and_anything_else_nothing() -> None:
@@ -95,3 +99,11 @@ def test_a_stream_leaves_no_line_for_each_step() -> None:
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn.getvalue())
     assert not re.search(r"(^|\r)counting sheep +0\.\d s$", text, re.MULTILINE)
     assert re.search(r"counting sheep +0\.\d +\d+\.\d%", text)
+
+
+def test_between_batches_a_stream_says_that_it_waits() -> None:
+    drawn, silent = io.StringIO(), io.StringIO()
+    show(Console(file=drawn, force_terminal=True, width=70), keep=False, idle="waiting for sheep")
+    assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] waiting for sheep", drawn.getvalue())
+    show(Console(file=silent, force_terminal=True, width=70), keep=False)
+    assert "waiting" not in silent.getvalue()

@@ -31,11 +31,12 @@ T = TypeVar("T")
 class View:
     """Where a run is shown: on a terminal, if `console` is one, and in the file `events`.
 
-    With `keep` each step leaves a line on the terminal when it ends.
+    With `keep` each step leaves a line on the terminal when it ends; `idle` is shown between steps.
     """
 
     events: Path | None = None
     keep: bool = True
+    idle: str = ""
     console: Console = notes
 
 
@@ -76,7 +77,7 @@ def show_run(view: View) -> Iterator[Shown]:
     if view.events is not None:
         observers.append(StepEvents(view.events))
     if view.console.is_terminal:
-        lines = StepLines(tracker, view.console, keep=view.keep)
+        lines = StepLines(tracker, view.console, keep=view.keep, idle=view.idle)
         observers.append(lines)
         make_way = lines.make_way
     with StepWatch(observers, tracker) as watch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from distributary.pipeline.progress import RunSummary, StepState, Tracker
     from distributary.pipeline.steps import RunEnd
 
-__all__ = ["StepLines", "ended_line", "present_line", "summary_table"]
+__all__ = ["StepLines", "ended_line", "idle_line", "present_line", "summary_table"]
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _TURNS_PER_S = 8
@@ -28,11 +29,14 @@ _GAP = "  "
 class StepLines:
     """Draws the steps that a tracker knows on a terminal.
 
-    With `keep` each step leaves a line when it ends; a stream would leave too many.
+    With `keep` each step leaves a line when it ends; a stream would leave too many. Between steps
+    it shows `idle`.
     """
 
-    def __init__(self, tracker: Tracker, console: Console, *, keep: bool = True) -> None:
-        self._tracker, self._console, self._keep = tracker, console, keep
+    def __init__(
+        self, tracker: Tracker, console: Console, *, keep: bool = True, idle: str = ""
+    ) -> None:
+        self._tracker, self._console, self._keep, self._idle = tracker, console, keep, idle
         self._live = Live(
             console=console,
             get_renderable=self._draw,
@@ -73,8 +77,10 @@ class StepLines:
             self._live.start()
 
     def _draw(self) -> Text:
-        step = self._tracker.present()
-        return Text("") if step is None else present_line(step, self._console.width)
+        step, width = self._tracker.present(), self._console.width
+        if step is not None:
+            return present_line(step, width)
+        return idle_line(self._idle, time.monotonic(), width) if self._idle else Text("")
 
 
 def ended_line(step: StepState, width: int) -> Text:
@@ -94,12 +100,11 @@ def ended_line(step: StepState, width: int) -> Text:
 
 def present_line(step: StepState, width: int) -> Text:
     """A step at work: also the share that is done and the time left, where they are known."""
-    turn = _SPINNER[int(step.seconds * _TURNS_PER_S) % len(_SPINNER)]
     name = step.name
     if step.detail and step.detail != step.name:
         name = f"{name}: {step.detail}"
     parts = {
-        "name": f"{turn} {name}",
+        "name": f"{_turn(step.seconds)} {name}",
         "rows": _show_rows(step.rows),
         "rate": _show_rate(step.rows_per_s),
         "time": _show_time(step.seconds),
@@ -113,6 +118,11 @@ def present_line(step: StepState, width: int) -> Text:
     rest = sum(len(_GAP) + len(part) for key, part in parts.items() if part and key != "name")
     parts["name"] = _cut(parts["name"], max(1, width - 1 - rest))
     return _one_line(_GAP.join(filter(None, parts.values())), width)
+
+
+def idle_line(text: str, seconds: float, width: int) -> Text:
+    """What is shown between steps, at a time that turns the spinner."""
+    return _one_line(_cut(f"{_turn(seconds)} {text}", width), width)
 
 
 def summary_table(summary: RunSummary, width: int) -> Table:
@@ -132,6 +142,10 @@ def summary_table(summary: RunSummary, width: int) -> Table:
     table.add_section()
     table.add_row(_cut("the whole run", room), f"{summary.seconds:,.1f}", "100.0%")
     return table
+
+
+def _turn(seconds: float) -> str:
+    return _SPINNER[int(seconds * _TURNS_PER_S) % len(_SPINNER)]
 
 
 def _one_line(text: str, width: int) -> Text:

@@ -138,7 +138,8 @@ def pipeline_stream(
             hooks = StreamHooks(print_batch, show, printer.note_step)
             return stream(running, job, hooks)
 
-    state = call_on_spark(spark, View(events, keep=False), work)
+    view = View(events, keep=False, idle="waiting for the next batch")
+    state = call_on_spark(spark, view, work)
     if not as_document:
         _print_counts(state.counts)
         results.print(f"plan: {folder / 'plan'}   history: {folder / 'drift.jsonl'}", markup=False)

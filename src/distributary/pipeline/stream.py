@@ -27,6 +27,7 @@ from distributary.pipeline.job import StreamJob
 from distributary.pipeline.kept_state import rate_span
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
 from distributary.pipeline.sources import report_read_faults
+from distributary.pipeline.steps import say
 from distributary.pipeline.watching import watch_log
 
 __all__ = ["StreamHooks", "StreamJob", "rate_span", "stream"]
@@ -44,10 +45,12 @@ def stream(spark: SparkSession, job: StreamJob, hooks: StreamHooks | None = None
         Ledger(job.out, hooks.step).open() as ledger,
         _silence_py4j(),
     ):
+        say(spark, "opening the stream")
         _check_settings(job, ledger)
         convert_former(spark, ledger)
         hooks.show(ledger.state)
         steps = BatchSteps(spark, job, ledger, hooks)
+        say(spark, None)  # from now on the batches say
         query = _start_query(spark, job, ledger, steps)
         try:
             while query.isActive:
