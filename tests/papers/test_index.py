@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from distributary.cli.paper import app
 from distributary.errors import InputError, OutputError
 from distributary.papers import Claim, Figure, write_figure, write_index
 from distributary.papers.index import read_page
+from distributary.papers.summary import PAPERS
 from tests.papers.cases import quick
 
+RECORDED = Path(__file__).parents[2] / "docs/papers"
 MISS = Claim("it falls", "section 9, Fig. 3(a)", "it rises by 3 %", holds=False)
 
 
@@ -64,3 +67,35 @@ def test_a_page_that_somebody_rewrote_is_named(tmp_path: Path) -> None:
     (tmp_path / "tock-fig4.md").write_text("# Notes\n\nOur own.\n")
     with pytest.raises(InputError, match=r"tock-fig4\.md: is not a figure's page"):
         write_index(tmp_path)
+
+
+def test_the_page_in_a_hurry_quotes_the_figures(tmp_path: Path) -> None:
+    figures = [quick("adler-fig2"), quick("tock-fig6")]
+    for figure in figures:
+        write_figure(figure, tmp_path)
+    write_index(tmp_path)
+    text = (tmp_path / "in-a-hurry.md").read_text(encoding="utf-8")
+    quoted = next(c for c in quick("adler-fig2").claims if c.says.startswith("FBM within 5 %"))
+    assert f"{quoted.says}: {quoted.ours}" in text
+    assert quick("adler-fig2").own in text
+    assert f"of {len(quick('adler-fig2').claims)} claims hold" in text
+    assert "## Tamara" not in text  # none of its figures is there
+
+
+def test_what_the_page_in_a_hurry_quotes_stands_on_the_recorded_pages() -> None:
+    for brief in PAPERS:
+        for name, begins in brief.found:
+            page = read_page(RECORDED / f"{name}.md")
+            assert page.paper == brief.paper
+            assert sum(claim.says.startswith(begins) for claim in page.claims) == 1
+    own = [read_page(RECORDED / f"{brief.ours}.md").own for brief in PAPERS]
+    assert sum(map(bool, own)) >= len(PAPERS) - 1  # Chen's pages were recorded without
+
+
+def test_the_recorded_index_fits_the_recorded_pages(tmp_path: Path) -> None:
+    for page in RECORDED.glob("*.md"):
+        shutil.copy(page, tmp_path)
+    write_index(tmp_path)
+    for name in ("README.md", "in-a-hurry.md"):
+        recorded = (RECORDED / name).read_text(encoding="utf-8")
+        assert (tmp_path / name).read_text(encoding="utf-8") == recorded

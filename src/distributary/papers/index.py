@@ -15,10 +15,12 @@ from distributary.errors import InputError, OutputError
 from distributary.files.replacing import replace_file
 from distributary.papers.catalogue import FIGURES
 from distributary.papers.figure import HOLDS, Claim
+from distributary.papers.summary import describe_papers
 from distributary.papers.wording import sentence_case, table
 
 __all__ = ["Page", "read_page", "write_index"]
 
+BRIEF = "in-a-hurry.md"
 HEADING = "# The papers' figures, run again"
 
 # What `Figure.text` writes: the heading, then source and verdict, and the command near the end.
@@ -31,6 +33,9 @@ _CLAIMS = re.compile(
 )
 
 
+_OWN = re.compile(r"^## What ours adds\n\n(?P<own>.+)$", re.MULTILINE)
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """What the index says of one figure."""
@@ -41,6 +46,7 @@ class Page:
     verdict: str
     command: str
     claims: tuple[Claim, ...]
+    own: str  # the first paragraph of what ours adds; may be empty
 
     @property
     def paper(self) -> str:
@@ -58,6 +64,7 @@ def read_page(path: Path) -> Page:
             path=str(path),
             remedy=f"run `distributary paper run {path.stem}` again, or move the file away",
         )
+    own = _OWN.search(text)
     rows = (row.strip("| ").split(" | ") for row in claims["rows"].splitlines())
     return Page(
         name=path.stem,
@@ -68,11 +75,15 @@ def read_page(path: Path) -> Page:
         claims=tuple(
             Claim(says, source, ours, verdict == HOLDS) for says, source, ours, verdict in rows
         ),
+        own=own["own"] if own else "",
     )
 
 
 def write_index(folder: str | os.PathLike[str]) -> Path:
-    """Write README.md: each page in the folder with its verdict, command and failed claims."""
+    """Write README.md: each page in the folder with its verdict, command and failed claims.
+
+    Beside it, `in-a-hurry.md` has the papers in a few sentences each.
+    """
     path = Path(folder) / "README.md"
     if path.exists() and not path.read_text(encoding="utf-8").startswith(HEADING):
         raise OutputError(
@@ -85,7 +96,8 @@ def write_index(folder: str | os.PathLike[str]) -> Path:
     sections = [
         HEADING,
         "Each page compares our numbers with the paper's and with those of an independent "
-        "implementation. The numbers are in the CSV file of the same name.",
+        "implementation. The numbers are in the CSV file of the same name. "
+        f"[In a hurry]({BRIEF}): what each paper claims, what we found, and what ours adds.",
         _count_claims(pages),
         table(
             ("figure", "what it shows", "verdict", "command"),
@@ -102,15 +114,30 @@ def write_index(folder: str | os.PathLike[str]) -> Path:
         "## Where we differ",
         _list_misses(pages),
     ]
+    brief = describe_papers(
+        {page.name: page.claims for page in pages},
+        {page.name: page.own for page in pages if page.own},
+        {
+            paper: f"{sum(claim.holds for claim in claims)} of {len(claims)} claims hold."
+            for paper, claims in _group_claims(pages).items()
+        },
+    )
+    with replace_file(path.with_name(BRIEF)) as file:
+        file.write(brief.encode())
     with replace_file(path) as file:
         file.write(("\n\n".join(sections) + "\n").encode())
     return path
 
 
-def _count_claims(pages: list[Page]) -> str:
+def _group_claims(pages: list[Page]) -> dict[str, list[Claim]]:
     papers: dict[str, list[Claim]] = defaultdict(list)
     for page in pages:
         papers[page.paper].extend(page.claims)
+    return papers
+
+
+def _count_claims(pages: list[Page]) -> str:
+    papers = _group_claims(pages)
     papers["all"] = [claim for page in pages for claim in page.claims]
     return table(
         ("paper", "claims", "of these hold"),
