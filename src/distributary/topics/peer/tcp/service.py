@@ -55,6 +55,7 @@ from distributary.topics.peer.tcp.greeting import (
     read_hello,
     write,
 )
+from distributary.topics.peer.tcp.outdated import skip_outdated
 from distributary.topics.peer.tcp.policy import LIVE_PEERS
 from distributary.topics.peer.tcp.ring_links import RingLinks
 from distributary.topics.peer.tcp.status import STATUS, PeerStatus, describe_peer
@@ -476,13 +477,15 @@ class PeerService:
         self._store.write([action.record for action in records])
 
     async def _send(self, sends: list[Send]) -> None:
-        await self._ring.send((action.to, action.message) for action in sends)
+        needed = skip_outdated(sends)
+        self.counts["Taken"] -= len(sends) - len(needed)  # as they were counted
+        await self._ring.send((action.to, action.message) for action in needed)
 
     async def _deliver(self, delivers: list[Deliver]) -> None:
         clients = self._clients
         await self._links.send(
             (clients[action.client], action.message)
-            for action in delivers
+            for action in skip_outdated(delivers)
             if action.client in clients
         )
         for client in {action.client for action in delivers} & clients.keys():
