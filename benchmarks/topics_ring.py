@@ -6,6 +6,7 @@ Beside it, the service on NATS under the same load, with the same client class.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import socket
@@ -270,6 +271,7 @@ async def _measure_service(folder: Path) -> float:
 
 def topics_ring() -> Section:
     """Twelve peers as processes on this machine."""
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         rows = asyncio.run(_measure_peers(Path(one)))
         speed = asyncio.run(_measure_service(Path(other)))
@@ -289,6 +291,7 @@ def topics_ring() -> Section:
         "publisher goes on. Every reader has read every event once, in order (asserted).",
         ["", f"{PEERS} peers"],
         rows,
+        f"The load of the machine was {load:.1f} before and {os.getloadavg()[0]:.1f} after.",
     )
 
 
