@@ -15,8 +15,17 @@ from distributary.papers.chen.choices import CHOSEN, CLUSTERED, HISTORY
 from distributary.papers.chen.network import CORE, CongestionCase
 from distributary.papers.chen.repeats import Repeated
 from distributary.papers.chen.runs import ACTIVE, QUICK, SELECTIVE, case, results
-from distributary.papers.chen.telling import INNER, PRICED, seconds, share, times_as, way
-from distributary.papers.drawing import INK, Sheet, draw_chart
+from distributary.papers.chen.telling import (
+    COLOURS,
+    INNER,
+    LABELS,
+    PRICED,
+    seconds,
+    share,
+    times_as,
+    way,
+)
+from distributary.papers.drawing import INK, Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
 from distributary.papers.wording import table
 from distributary.planning import Progress, silent
@@ -268,20 +277,25 @@ def _chart(found: Runs) -> str:
         rows = list(_pairs(found))
         labels = [f"{setting}: {name}" for setting, name, _, _ in rows]
         places = range(len(rows))
-        saved.barh(places, [100 * _saved(a, s) for _, _, a, s in rows], color="#2f74c0")
-        saved.set_title("core tables saved by selective pruning, %")
+        saved.barh(places, [100 * _saved(a, s) for _, _, a, s in rows], color=COLOURS[SELECTIVE])
+        saved.set_title("saved core tables, %; the paper's: lines")
         for paper, setting in ((50, "Fig. 7"), (82, "Fig. 10")):
             at = [place for place in places if rows[place][0] == setting]
             saved.plot([paper, paper], [at[0] - 0.5, at[-1] + 0.5], color=INK, linewidth=1.2)
-        for part, colour in ((2, "#d1361c"), (3, "#2f74c0")):
-            queues.plot([row[part].core_queue for row in rows], places, "o", color=colour)  # type: ignore[union-attr]
+        for policy, lengths in (
+            (ACTIVE, [active.core_queue for _, _, active, _ in rows]),
+            (SELECTIVE, [selective.core_queue for _, _, _, selective in rows]),
+        ):
+            label, colour = LABELS[policy], COLOURS[policy]
+            queues.plot(lengths, places, "o", color=colour, label=label)
         queues.set_xscale("symlog", linthresh=10)
         queues.set_xlim(left=0)
-        queues.set_title("longest core queue, active (red), selective (blue)")
+        queues.set_title("longest core queue")
         saved.set_yticks(places, labels)
         queues.set_yticks(places, [])
         for axes in sheet.panels:
             axes.set_ylim(len(rows) - 0.5, -0.5)
+        draw_legend(sheet, at=1)
 
     title = "What other readings give"
     return draw_chart("chen-readings", title, (10, 6.5), paint, shape=(1, 2))
