@@ -39,11 +39,14 @@ class Witness:
         self._topology = topology
         self._where: defaultdict[str, set[str]] = defaultdict(set)
         self._behind: dict[tuple[str, str], frozenset[str]] = {}
-        self._wanting: dict[int, list[str]] = {}  # by the event's number
         self._wishes = _group_by_workflow(subscriptions)
+        # By the event's number: the brokers of those who want it, and after how many changes.
+        self._wanting: dict[int, tuple[int, set[str]]] = {}
+        self._changes = 0
 
     def note(self, broker: str, request: SubscribeRequest | UnsubscribeRequest) -> None:
         """A client subscribes at a broker or leaves it."""
+        self._changes += 1
         if isinstance(request, SubscribeRequest):
             self._where[request.client].add(broker)
         else:
@@ -55,18 +58,16 @@ class Witness:
         if behind is None:
             tree = self._topology.tree(sender)
             behind = self._behind[broker, sender] = tree.downstream(broker) | {broker}
-        return any(
-            not behind.isdisjoint(self._where[client]) for client in self._find_wanting(event)
-        )
+        return not behind.isdisjoint(self._find_wanting(event))
 
-    def _find_wanting(self, event: ContentEvent) -> list[str]:
-        found = self._wanting.get(event.number)
-        if found is None:
+    def _find_wanting(self, event: ContentEvent) -> set[str]:
+        """The brokers with a client that wants an event now."""
+        since, found = self._wanting.get(event.number, (-1, set()))
+        if since != self._changes:
             keys = event.keys
-            found = self._wanting[event.number] = [
-                *self._select(_EVERYTHING, keys),
-                *self._select(keys[0], keys),
-            ]
+            clients = [*self._select(_EVERYTHING, keys), *self._select(keys[0], keys)]
+            found = set().union(*(self._where[client] for client in clients))
+            self._wanting[event.number] = self._changes, found
         return found
 
     def _select(self, workflow: Key | None, keys: Sequence[Key | None]) -> list[str]:
