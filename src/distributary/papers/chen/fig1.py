@@ -158,6 +158,6 @@ def _chart(found: Runs, times: FloatArray) -> str:
         axes.set_xlim(0, times[-1] / 60)
         axes.set_yscale("symlog", linthresh=10)
         axes.set_ylim(bottom=0)
-        axes.legend(loc="upper right", ncols=2)
+        axes.figure.legend(loc="outside upper center", ncols=4)
 
     return draw_chart("chen-fig1", "Core queues after unsubscriptions", (7.5, 4.5), paint)
