@@ -83,7 +83,7 @@ CHOICE = (
 
 def name_seeds(quick: bool, seed: int) -> str:
     """How often each setting was run, as a sentence."""
-    if quick:
+    if quick or SEEDS == 1:
         return "Every setting was run once."
     return f"Numbers are means over {SEEDS} draws, with the seeds {seed} to {seed + SEEDS - 1}."
 
