@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,11 @@ from pyspark.sql import SparkSession
 
 from tests.in_process import call_main
 
-from .object_store import ObjectStore
+from .object_store import ObjectStore, class_files
 from .test_command import SIZE, SMALL
+from .test_interrupts import Started, read_events
 
+RUN: Any = import_module("distributary.pipeline.run")
 DATABASE = "stored_commands"
 
 
@@ -204,3 +208,115 @@ def test_a_run_that_a_store_fails_gets_one_line(bucket: Bucket, store: ObjectSto
         assert "killed before" in err
         assert "defect" not in err
         assert not (bucket.folder / "failed" / "CURRENT").exists()
+
+
+def test_a_run_whose_beginnings_were_removed_fails(bucket: Bucket, monkeypatch: Any) -> None:
+    def tidy_up(folder: Any) -> None:  # as another run does, a day later
+        shutil.rmtree(bucket.folder / "slow" / "versions" / folder.run)
+
+    monkeypatch.setattr(RUN, "tidy", tidy_up)
+    status, _, err = bucket.call("pipeline", "run", *WHAT, "--out", "@/slow")
+    assert status == 1
+    assert "was removed by another run" in err
+    assert not (bucket.folder / "slow" / "CURRENT").exists()
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def classes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return class_files(spark, tmp_path_factory.mktemp("classes"))
+
+
+def begin(bucket: Bucket, folder: Path, classes: Path, *more: str) -> Started:
+    """`pipeline run` into the store, in a process of its own."""
+    folder.mkdir()
+    shutil.copytree(bucket.folder / "logs", folder / "logs")
+    return Started(
+        *(folder, "run", "--out", f"objects://{folder.parent}/run", "--budget", "1s"),
+        *("--conf", "spark.hadoop.fs.objects.impl=distributary.tests.ObjectStore"),
+        *("--conf", f"spark.driver.extraClassPath={classes}", *more),
+    )
+
+
+STEPS = (
+    *("opening the logs", "reading the publications", "writing the rates", "planning"),
+    *("replaying the log", "writing tables of the plan", "writing the pages", "tidying up"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_process_that_is_killed_or_interrupted_leaves_the_version_in_force(
+    bucket: Bucket, tmp_path: Path, classes: Path, step: str, number: signal.Signals
+) -> None:
+    shutil.copytree(bucket.folder / "run", tmp_path / "run")
+    (before,) = (tmp_path / "run" / "versions").iterdir()
+    files = {path: path.read_bytes() for path in before.rglob("*") if path.is_file()}
+    command = begin(bucket, tmp_path / "here", classes)
+    command.wait_for(lambda: step in {event.get("step") for event in read_events(tmp_path)})
+    code, _, err = command.send(number)
+    there = {path.name for path in (tmp_path / "run" / "versions").iterdir()}
+    current = json.loads((tmp_path / "run" / "CURRENT").read_text())["version"]
+    if number == signal.SIGINT:
+        assert (code, err) == (130, "interrupted: nothing is left half-written\n")
+        assert there == {before.name, current}
+    else:
+        assert code == -signal.SIGKILL
+    if step != "tidying up":  # where it may have been faster than the signal
+        assert current == before.name
+    assert {path: path.read_bytes() for path in files} == files
+    moved = Bucket(tmp_path)
+    shutil.copytree(bucket.folder / "logs", tmp_path / "logs")
+    assert moved.run("--out", "@/run")["run"] == moved.find("run").name
+    assert before.is_dir() or current != before.name  # for those who read it
+    status, _, err = moved.call(
+        "evaluate", "./run/plan", "--interest", "./run/interest", "--rates", "./run/rates"
+    )
+    assert (status, err) == (0, "")
+
+
+@pytest.mark.slow
+def test_two_processes_at_once_both_end_and_one_of_them_is_in_force(
+    bucket: Bucket, tmp_path: Path, classes: Path
+) -> None:
+    uri = f"objects://{tmp_path}/run"
+    for each in "ab":
+        (tmp_path / each).mkdir()
+    two = [begin(bucket, tmp_path / each / "here", classes, "--out", uri) for each in "ab"]
+    for each in two:
+        out, err = each.process.communicate(timeout=300)
+        assert each.process.returncode == 0, err
+        assert "/versions/" in out
+    pointer = json.loads((tmp_path / "run" / "CURRENT").read_text())
+    made = {path.name for path in (tmp_path / "run" / "versions").iterdir()}
+    assert pointer["version"] in made
+    assert len(made) == 2
+    for name in made:
+        folder = f"{tmp_path}/run/versions/{name}"
+        words = (f"{folder}/plan", "--interest", f"{folder}/interest", "--rates", f"{folder}/rates")
+        assert bucket.call("evaluate", *words)[0] == 0
+
+
+def test_two_runs_at_once_are_both_whole_and_the_last_is_in_force(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, inner, made = bucket.run("--out", "@/both")["run"], RUN.tidy, list[str]()
+
+    def let_another_finish(folder: Any) -> None:
+        monkeypatch.setattr(RUN, "tidy", inner)
+        made.append(bucket.run("--out", "@/both")["run"])
+        inner(folder)
+
+    monkeypatch.setattr(RUN, "tidy", let_another_finish)
+    made.append(bucket.run("--out", "@/both")["run"])
+    pointer = json.loads((bucket.folder / "both" / "CURRENT").read_text())
+    assert [pointer["previous"], pointer["version"]] == made
+    there = {path.name for path in (bucket.folder / "both" / "versions").iterdir()}
+    assert there == {first, *made} or there == set(made)
+    for name in made:
+        folder = f"./both/versions/{name}"
+        words = (f"{folder}/plan", "--interest", f"{folder}/interest", "--rates", f"{folder}/rates")
+        assert bucket.call("evaluate", *words)[0] == 0
