@@ -40,6 +40,7 @@ class _Measured:
     cpu: dict[int, list[float]]
     own: dict[int, list[float]]
     sizes: dict[str, int]
+    load: tuple[float, float]  # of the machine, before and after
 
     def median(self, rows: int) -> float:
         return statistics.median(self.seconds[rows])
@@ -47,13 +48,13 @@ class _Measured:
 
 def stream_state() -> Section:
     """Batches of three sizes on states of three sizes, beside a stream that rewrites its state."""
-    load = os.getloadavg()[0]
     found = {pairs: _measure(ROOT / "src", pairs, BATCHES) for pairs in STATES}
     former = _measure_former()
     rows = [
         [
             f"{pairs:,}",
             f"{size:,}",
+            f"{one.load[0]:.0f} to {one.load[1]:.0f}",
             shown_seconds(one.median(size)),
             shown_seconds(max(one.seconds[size])),
             shown_seconds(statistics.mean(one.cpu[size])),
@@ -88,20 +89,26 @@ def stream_state() -> Section:
         "about a pair drawn by lot, of which one in eleven is new. A batch is read and checked by "
         "Spark (`local[2]`), taken into the state and committed, without planning; the worst one "
         "includes merging. CPU seconds are means, of all processes and of the driver's Python, "
-        "which keeps the state; other work on the machine hardly changes them. The state after all "
-        f"batches equals a recomputation. The former way (commit {FORMER}) rewrote the state in "
-        f"each batch; its figures are the median of {FORMER_BATCHES[1_000]}.",
-        ["pairs", "rows", "median", "worst", "CPU", "driver's CPU", "driver writes", "former way"],
+        "which keeps the state. Each size of state is run by itself, and *load* is that of the "
+        "machine before and after, of which a run makes about two: compare CPU seconds where the "
+        "loads differ. The state after all batches equals a recomputation. The former way (commit "
+        f"{FORMER}) rewrote the state in each batch; its CPU seconds are the mean of "
+        f"{FORMER_BATCHES[1_000]}.",
+        [
+            *("pairs", "rows", "load", "median", "worst", "CPU", "driver's CPU"),
+            *("driver writes", "former way, CPU"),
+        ],
         rows,
         f"Exponent in the state's size, of the median: {by_state}; of CPU seconds: {by_cpu}. "
         f"Exponent of the median in the batch's size: {by_rows} "
         f"(a batch has a fixed cost, mostly that of Spark's jobs). Stored after all batches: "
-        f"{sizes}. {_shown_load(load)}",
+        f"{sizes}.",
     )
 
 
 def _measure(source: Path, pairs: int, batches: dict[int, int]) -> _Measured:
     """Run the batches in a process of its own, with the package in `source`."""
+    load = os.getloadavg()[0]
     script = Path(__file__).with_name("stream_run.py")
     asked = [f"{rows}:{times}" for rows, times in batches.items()]
     with TemporaryDirectory() as folder:
@@ -117,7 +124,7 @@ def _measure(source: Path, pairs: int, batches: dict[int, int]) -> _Measured:
     seconds, written, cpu, own = (
         {rows: columns[at] for rows, columns in taken.items()} for at in range(4)
     )
-    return _Measured(seconds, written, cpu, own, found)
+    return _Measured(seconds, written, cpu, own, found, (load, os.getloadavg()[0]))
 
 
 def _measure_former() -> dict[int, _Measured]:
@@ -134,8 +141,8 @@ def _measure_former() -> dict[int, _Measured]:
 def _shown_ratio(former: _Measured | None, one: _Measured, rows: int) -> str:
     if former is None or rows not in former.seconds:
         return "-"
-    seconds = former.median(rows)
-    return f"{shown_seconds(seconds)}, {seconds / one.median(rows):.1f} x"
+    cpu = statistics.mean(former.cpu[rows])
+    return f"{shown_seconds(cpu)}, {cpu / statistics.mean(one.cpu[rows]):.1f} x"
 
 
 def _shown_bytes(amount: float) -> str:
