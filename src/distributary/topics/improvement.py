@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from sys import maxsize
 
 import numpy as np
 
@@ -36,11 +37,13 @@ _MOST_STEPS = 8  # of one subscriber's search for better channels
 class ImprovedRounds(TopicRounds):
     """`TopicRounds` with exact counts, subscribers that choose, and proposals.
 
-    Proposals come every `plan_every` intervals, with at most `budget` moves each time.
+    Proposals come every `plan_every` intervals, with at most `budget` moves each time; there is no
+    limit unless one is given, as a cluster for all may need more moves than any fixed number. Each
+    proposal must save more than its moves cost.
     """
 
     plan_every: float = 240.0
-    budget: int = 20_000
+    budget: int = maxsize
     planner: Planner = field(default_factory=Planner)
     _news: Counter[int] = field(init=False, default_factory=Counter)
     _tariff: Tariff = field(init=False)

@@ -128,7 +128,7 @@ def _load(least: int, users: int, seed: int, folder: str | None) -> Packages:
 def _plan(state: Clustering, frequency: FloatArray) -> None:
     """Let our planner improve a clustering until it finds nothing more, whatever moves cost."""
     settings = replace(RoundsPolicy("ours").settings, horizon=inf)
-    rounds = ImprovedRounds(state, frequency, settings, np.random.default_rng(0), budget=10**9)
+    rounds = ImprovedRounds(state, frequency, settings, np.random.default_rng(0))
     rounds.planner = replace(rounds.planner, horizon=inf, least_gain=0.0, sample=1_200, passes=12)
     for _ in range(PLANS):
         before = rounds.ledger.cost
