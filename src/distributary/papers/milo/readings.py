@@ -65,14 +65,14 @@ OURS_NOTE = (
 )
 HELPERS = (
     "Helper peers: the paper counts a channel's subscribers. Scribe's trees also include peers "
-    "that only forward messages, relatively more in smaller trees. The last table prices "
-    "clusters by the sizes of trees measured on a converged Pastry ring with a peer for every "
-    "user. First come the clusters that were formed at the paper's prices; policies with many "
-    "small clusters lose most there, as ours does if events are not rare. Then come the clusters "
-    "that Tamara and our policy form if they decide by the sizes of trees. Compare our last "
-    "number with the better of Tamara's two: if events are not rare, Tamara does worse with the "
-    "sizes of trees, since it ends with a few large clusters. If events are rare, both end with "
-    "about one cluster of all topics."
+    "that only forward messages, relatively more in smaller trees. The last table prices clusters"
+    " by the sizes of trees measured on a converged Pastry ring with a peer for every user. First"
+    " come the clusters that were formed at the paper's prices; policies with many small clusters"
+    " lose most there, as ours does if events are not rare. Then come the clusters that Tamara "
+    "and our policy form if they decide by the sizes of trees. In a growing system whose events "
+    "are not rare, Tamara does worse if it decides by the sizes of trees, since it ends with a "
+    "few large clusters, so compare ours with the better of Tamara's two numbers. If events are "
+    "rare, both end with about one cluster of all topics."
 )
 TIMES = (
     "Each user makes all its requests within a fifth of the run. Tamara+ is OC plus every "

@@ -314,7 +314,15 @@ def _own(run: _Run) -> str:
     ]
     words = [f"{m} {percent(g, 1, signed=True)}" for m, g in zip(MODELS, gains, strict=True)]
     says = f"The OC of our policy against that of Tamara: {join_words(words)}."
-    return f"{says}\n\n{_gains(run.found)}"
+    bills = []
+    for model in MODELS:
+        own, theirs = (
+            min(CostChange.mean(each[model, name]).cost for each in (run.trees, run.decided))
+            for name in ("ours", "Tamara")
+        )
+        bills.append(f"{model} {percent((1 + own) / (1 + theirs) - 1, 1, signed=True)}")
+    tree = f"With helper peers in the bill, the better of two each: {join_words(bills)}."
+    return f"{says} {tree}\n\n{_gains(run.found)}"
 
 
 def _beats_static_claim(found: Found) -> Claim:
