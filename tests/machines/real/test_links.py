@@ -481,7 +481,7 @@ def test_certificates_prove_names_and_units_to_both_sides(tmp_path: Path) -> Non
             await server.until(lambda: len(server.messages) == 20)
             assert server.proofs[0].encrypted
             assert server.proofs[0].names == {"ann", "ann.example.org"}
-            assert client.proofs[0].names == {"Ärger B", "localhost"}
+            assert client.proofs[0].names == {"Ärger B", "localhost", "127.0.0.1"}
             assert client.proofs[0].units == {"broker"}
             links.close(server.opened[0].number, "enough")
             await client.until(lambda: client.closed)

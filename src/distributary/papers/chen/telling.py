@@ -76,7 +76,7 @@ READING = (
 )
 CHOICE = (
     "What the text leaves open was decided by what it says, before the figures were run; "
-    "[chen-readings](chen-readings.md) lists the decisions with their sentences, and what other "
+    "`paper run chen-readings` lists the decisions with their sentences, and what other "
     "readings give."
 )
 
