@@ -77,7 +77,7 @@ class ServerChoice:
 
     def find(self) -> tuple[NatsOptions, str]:
         """Find the server, and the address of its monitoring pages if known."""
-        from distributary.topics.nats.options import find_server
+        from distributary.machines.nats.options import find_server
 
         own = self.own
         if own is not None:

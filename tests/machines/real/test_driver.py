@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -146,6 +147,30 @@ def test_timers_that_come_while_a_performer_waits_ring_in_the_order_of_their_tim
     run(scenario)
 
 
+def test_other_inputs_wait_for_one_that_takes_long_and_tasks_do_not() -> None:
+    async def scenario(loop: FakeTimeLoop) -> None:
+        shell, ready, worked = Shell(loop), asyncio.Event(), asyncio.Event()
+
+        async def think() -> list[Action]:
+            await ready.wait()
+            return [Save("key", 1), send(1)]
+
+        async def work() -> None:
+            await asyncio.sleep(5.0)
+            worked.set()
+            ready.set()
+
+        shell.driver.call(lambda now: think())
+        shell.give(send(2))
+        async with shell.driver:
+            shell.driver.start(work())
+            await shell.driver.turn()
+            assert worked.is_set()
+        assert shell.done == [("store", [Save("key", 1)]), ("send", [send(1), send(2)])]
+
+    run(scenario)
+
+
 # --- room ----------------------------------------------------------------------------------------
 
 
@@ -206,6 +231,24 @@ def test_a_queue_that_is_never_empty_leaves_others_their_turn() -> None:
                 await asyncio.sleep(0)
             driver.stop()
             await running
+
+    run(scenario)
+
+
+def test_inputs_that_come_in_turns_leave_messages_between_them() -> None:
+    async def scenario(loop: FakeTimeLoop) -> None:
+        shell = Shell(loop)
+        async with shell.driver as driver:
+            running = asyncio.create_task(driver.run())
+
+            def work(number: int, now: float) -> Iterable[Action]:
+                shell.give(send(number))  # comes while the others wait
+                return [Deliver("work", number, now)]
+
+            await driver.call_in_turns(partial(work, number) for number in range(3))
+            driver.stop()
+            await running
+        assert [name for name, _ in shell.done[:5]] == [*["deliver", "send"] * 2, "deliver"]
 
     run(scenario)
 

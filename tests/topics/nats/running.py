@@ -90,7 +90,8 @@ async def main():
     options = NatsOptions(told["url"], told["token"], folder=home)
     service = TopicService(options, settings(Path(told["folder"])))
     task = asyncio.create_task(service.run())
-    started = asyncio.create_task(service.started.wait())
+    ready = service.standing_by if told["stands_by"] else service.started
+    started = asyncio.create_task(ready.wait())
     await asyncio.wait((task, started), return_when=asyncio.FIRST_COMPLETED)
     print("started", flush=True)
     await task
@@ -104,17 +105,21 @@ class Child:
 
     def __init__(self, options: NatsOptions, folder: Path) -> None:
         home = str(options.folder) if options.folder else ""
-        self._told = json.dumps(
-            {"url": options.url, "token": options.token, "home": home, "folder": str(folder)}
-        )
+        self._told = {
+            "url": options.url,
+            "token": options.token,
+            "home": home,
+            "folder": str(folder),
+        }
         self.process: asyncio.subprocess.Process | None = None
 
-    async def start(self) -> None:
+    async def start(self, *, stands_by: bool = False) -> None:
+        """Start it, and wait until it serves, or until it stands by at least."""
         self.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
             _CHILD,
-            self._told,
+            json.dumps({**self._told, "stands_by": stands_by}),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )

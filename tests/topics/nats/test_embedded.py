@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.errors import LiveError, StateError
+from distributary.machines.nats.options import connect_to_server, find_server
 from distributary.machines.real.folder_lock import take_lock
 from distributary.topics.errors import hide_secrets
 from distributary.topics.nats import (
@@ -30,7 +31,6 @@ from distributary.topics.nats import (
     TopicClient,
     run_embedded_server,
 )
-from distributary.topics.nats.options import connect_to_server, find_server
 from tests.topics.nats.running import PATIENCE, client, run, serving
 
 JSON = st.recursive(

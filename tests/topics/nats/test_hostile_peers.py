@@ -11,11 +11,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distributary.machines.nats.options import connect_to_server
+from distributary.machines.nats.subjects import token_of
 from distributary.topics import codec as codec_of_live
 from distributary.topics.codec import decode
 from distributary.topics.nats import NatsOptions, run_embedded_server
-from distributary.topics.nats.options import connect_to_server
-from distributary.topics.nats.subjects import token_of
 from tests.topics.nats.running import client, run, serving
 
 KINDS = sorted(codec_of_live._KINDS)

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from distributary.errors import LiveError
+from distributary.machines.nats.options import connect_to_server
 from distributary.topics.nats import (
     NatsOptions,
     ServiceReplacedError,
@@ -21,7 +22,6 @@ from distributary.topics.nats import (
     run_embedded_server,
 )
 from distributary.topics.nats.lease import Lease, LeaseState
-from distributary.topics.nats.options import connect_to_server
 from distributary.topics.nats.subjects import Subjects
 from tests.topics.nats.running import Child, client, run, serving, settings
 

@@ -17,6 +17,7 @@ from shutil import which
 
 import pytest
 
+from distributary.machines.nats.options import connect_to_server, find_server
 from distributary.topics.nats import (
     NatsOptions,
     ServerAwayError,
@@ -24,7 +25,6 @@ from distributary.topics.nats import (
     TopicClient,
     run_embedded_server,
 )
-from distributary.topics.nats.options import connect_to_server, find_server
 from distributary.topics.nats.status import fetch_server_status
 from tests.topics.nats.running import QUICK, client, run, serving
 

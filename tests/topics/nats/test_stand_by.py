@@ -18,13 +18,13 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from distributary.errors import StateError
+from distributary.machines.nats.lease import GIVES_UP, LASTS, KeptLease
+from distributary.machines.nats.options import connect_to_server
 from distributary.topics import Policy
 from distributary.topics.codec import Beat, Create, Put
 from distributary.topics.errors import NoStateError, ServiceReplacedError
 from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.nats import NatsOptions, TopicClient, TopicService, run_embedded_server
-from distributary.topics.nats.options import connect_to_server
-from distributary.topics.nats.stand_by import GIVES_UP, LASTS, KeptLease
 from distributary.topics.nats.state_log import StateLog
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.records import HostState
@@ -54,6 +54,11 @@ async def connected(**changes: Any) -> AsyncIterator[tuple[Client, JetStreamCont
 
 def new_log(nc: Client, js: JetStreamContext, policy: Policy = QUICK) -> StateLog:
     return StateLog(js, SUBJECTS, policy, most_payload=nc.max_payload, stopping=lambda: False)
+
+
+def new_lease(js: JetStreamContext, **how: Any) -> KeptLease:
+    bucket = SUBJECTS.stream("lease")
+    return KeptLease(js, bucket, lambda: ServiceReplacedError(SUBJECTS.prefix), **how)
 
 
 class Hosted:
@@ -180,7 +185,7 @@ def test_a_lease_that_is_not_renewed_is_taken_after_its_holder_has_given_up() ->
     async def work() -> None:
         async with connected() as (nc, js, _):
             now = 0.0
-            first, second = (KeptLease(js, SUBJECTS, clock=lambda: now) for _ in range(2))
+            first, second = (new_lease(js, clock=lambda: now) for _ in range(2))
             await first.open()
             await second.open()
             assert await first.take(lambda: False)
@@ -207,7 +212,7 @@ def test_a_lease_that_is_not_renewed_is_taken_after_its_holder_has_given_up() ->
 def test_who_has_locked_the_place_of_a_dead_holder_need_not_wait() -> None:
     async def work() -> None:
         async with connected() as (nc, js, _):
-            first, again, other = (KeptLease(js, SUBJECTS, place=p) for p in ("a", "a", "b"))
+            first, again, other = (new_lease(js, place=p) for p in ("a", "a", "b"))
             for lease in (first, again, other):
                 await lease.open()
             began = time.monotonic()

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distributary.machines.nats.subjects import name_of, token_of
 from distributary.topics.names import LONGEST_TOPIC, check_topic
 from distributary.topics.nats import TopicNameError
-from distributary.topics.nats.subjects import Subjects, name_of, token_of
+from distributary.topics.nats.subjects import Subjects
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1)
 

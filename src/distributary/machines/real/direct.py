@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from distributary.machines.actions import SetTimer, Work
-from distributary.machines.real.driver import OnTimer, PerformerTable
+from distributary.machines.real.driver import PerformerTable
 from distributary.machines.real.timers import Timers
 
 __all__ = ["DirectDriver"]
@@ -25,7 +25,7 @@ class DirectDriver:
 
     def __init__(
         self,
-        on_timer: OnTimer,
+        on_timer: Callable[[str, float], Iterable[Any]],
         performers: Mapping[type, Callable[[list[Any]], None]],
         *,
         clock: Callable[[], float],

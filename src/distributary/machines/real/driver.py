@@ -23,12 +23,14 @@ from distributary.machines.actions import Append, Save, SetTimer, Work
 from distributary.machines.real.tasks import own_tasks
 from distributary.machines.real.timers import Timers
 
-__all__ = ["Driver", "Input", "OnTimer", "PerformerTable"]
+__all__ = ["Answer", "Driver", "Input", "OnTimer", "PerformerTable"]
 
 T = TypeVar("T")
-# Calls the machine with the time and returns its actions.
-Input = Callable[[float], Iterable[Any]]
-OnTimer = Callable[[str, float], Iterable[Any]]
+# What a machine answers: its actions, or a coroutine that returns them.
+Answer = Iterable[Any] | Coroutine[Any, Any, Iterable[Any]]
+# Calls the machine with the time.
+Input = Callable[[float], Answer]
+OnTimer = Callable[[str, float], Answer]
 Performer = Callable[[list[Any]], Awaitable[None] | None]
 
 
@@ -63,11 +65,14 @@ class Driver(Generic[T]):
 
     The machine waits while a performer waits. A performer must not wait for a peer without a
     time-out, since the peer may be waiting for us.
+
+    An input that takes the machine long may be a coroutine, such as that of `asyncio.to_thread`:
+    the other inputs wait for it, while the tasks of the block go on.
     """
 
     def __init__(
         self,
-        take: Callable[[T, float], Iterable[Any]],
+        take: Callable[[T, float], Answer],
         on_timer: OnTimer,
         performers: Mapping[type, Performer],
         *,
@@ -75,7 +80,7 @@ class Driver(Generic[T]):
         store: Performer = _refuse,
         capacity: int = 10_000,
         batch: int = 512,
-        finish: Input = lambda now: (),
+        finish: Callable[[float], Iterable[Any]] = lambda now: (),
     ) -> None:
         self._take = take
         self._on_timer = on_timer
@@ -109,6 +114,13 @@ class Driver(Generic[T]):
         """Queue an input of the shell itself, such as the machine's start; there is always room."""
         self._inputs.append(_HostInput(given))
         self._changed.set()
+
+    async def call_in_turns(self, inputs: Iterable[Input]) -> None:
+        """Give each input a turn of its own, so that messages need not wait for all of them."""
+        for each in inputs:
+            done = asyncio.Event()
+            self.call(partial(_call_and_tell, each, done))
+            await done.wait()
 
     async def put(self, message: T) -> None:
         """Queue a message; wait while the queue is full. If cancelled, it is not queued."""
@@ -144,7 +156,8 @@ class Driver(Generic[T]):
         others: list[Any] = []
         for _ in range(min(len(self._inputs), self._batch)):
             given = self._inputs.popleft()
-            actions = given.call(now) if isinstance(given, _HostInput) else self._take(given, now)
+            answer = given.call(now) if isinstance(given, _HostInput) else self._take(given, now)
+            actions = await answer if isinstance(answer, Coroutine) else answer
             self._sort(actions, stored, others)
         self._sort(self._finish(now), stored, others)
         self._room.set()
@@ -166,9 +179,14 @@ class Driver(Generic[T]):
     def _expire(self, name: str, number: int) -> None:
         self.call(partial(self._call_on_timer, name, number))
 
-    def _call_on_timer(self, name: str, number: int, now: float) -> Iterable[Any]:
+    def _call_on_timer(self, name: str, number: int, now: float) -> Answer:
         """Call the machine, unless the timer was stopped or reset while it was queued."""
         return self._on_timer(name, now) if self._timers.take(name, number) else ()
+
+
+def _call_and_tell(given: Input, done: asyncio.Event, now: float) -> Answer:
+    done.set()
+    return given(now)
 
 
 async def _wait_for(performed: Awaitable[None] | None) -> None:

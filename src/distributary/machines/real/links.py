@@ -206,17 +206,20 @@ class Links:
     async def send(self, messages: Iterable[tuple[int, Any]]) -> None:
         """Send messages over connections, by their numbers; those of closed ones are dropped.
 
-        The messages of one connection are sent in order and at once. Waits only if the policy for
+        The messages of one connection are sent in order and at once; one that goes over several
+        connections in succession is encoded once. Waits only if the policy for
         full queues is to wait.
         """
         bodies: dict[LinkConnection, list[bytes]] = {}
+        last: tuple[Any, Codec | None, bytes] = (None, None, b"")
         for number, message in messages:
             connection = self._open.get(number)
             if connection is None or not connection.is_open:
                 self._counts.unsent += 1
             else:
-                body = connection.codec.encode(message)
-                bodies.setdefault(connection, []).append(body)
+                if message is not last[0] or connection.codec is not last[1]:
+                    last = message, connection.codec, connection.codec.encode(message)
+                bodies.setdefault(connection, []).append(last[2])
         for connection, frames in bodies.items():
             connection.send(frames)
         for connection in bodies:

@@ -17,7 +17,7 @@ from typing import Any
 
 from distributary.errors import LiveError
 
-__all__ = ["TokenFileError", "Tokens", "read_tokens"]
+__all__ = ["TokenFileError", "Tokens", "read_token", "read_tokens"]
 
 SHORTEST_TOKEN, LONGEST_TOKEN = 16, 1_024
 _LARGEST_FILE = 1 << 26
@@ -46,6 +46,10 @@ class Tokens:
         """The token of a name, to prove it to others; None if there is none."""
         return self._tokens.get(role, {}).get(name)
 
+    def list_names(self, role: str) -> list[str]:
+        """The names of a role."""
+        return [*self._tokens.get(role, {})]
+
     def check(self, role: str, name: str, token: str) -> bool:
         """Whether this is the token of the name, in a time that does not depend on the token."""
         known = self.find(role, name)
@@ -53,8 +57,34 @@ class Tokens:
         return equal and known is not None
 
 
+def read_token(path: Path) -> str:
+    """Read a file with a single token; raises `TokenFileError` as `read_tokens` does."""
+    try:
+        token = _read_private(path).decode().strip()
+    except UnicodeDecodeError:
+        token = ""
+    if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
+        raise TokenFileError(
+            str(path),
+            f"is not a text of {SHORTEST_TOKEN} to {LONGEST_TOKEN:,} characters",
+            _MAKE_ONE,
+        )
+    return token
+
+
 def read_tokens(path: Path, roles: Collection[str]) -> Tokens:
     """Read a file of tokens; raises `TokenFileError` if anybody else could read or change it."""
+    name, data = str(path), _read_private(path)
+    try:
+        content = json.loads(data, object_pairs_hook=_refuse_duplicates)
+    except (ValueError, RecursionError) as error:
+        # A JSON error has the place, not the text; ours has the name that is there twice.
+        raise TokenFileError(name, f"is not JSON ({error})", _example(roles)) from None
+    return Tokens(_check_content(name, content, roles))
+
+
+def _read_private(path: Path) -> bytes:
+    """Read a file that nobody else can read or change."""
     name = str(path)
     try:
         with path.open("rb") as file:
@@ -66,12 +96,7 @@ def read_tokens(path: Path, roles: Collection[str]) -> Tokens:
         raise TokenFileError(name, reason, "check the path") from None
     if len(data) > _LARGEST_FILE:
         raise TokenFileError(name, f"is larger than {_LARGEST_FILE:,} bytes", "check the path")
-    try:
-        content = json.loads(data, object_pairs_hook=_refuse_duplicates)
-    except (ValueError, RecursionError) as error:
-        # A JSON error has the place, not the text; ours has the name that is there twice.
-        raise TokenFileError(name, f"is not JSON ({error})", _example(roles)) from None
-    return Tokens(_check_content(name, content, roles))
+    return data
 
 
 def _check_owner_and_mode(name: str, found: os.stat_result) -> None:

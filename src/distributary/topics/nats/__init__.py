@@ -1,5 +1,7 @@
 """Topics on a NATS server: the channel service, its clients, and an embedded server."""
 
+from distributary.machines.nats.embedded import EmbeddedServer, run_embedded_server
+from distributary.machines.nats.options import NatsOptions
 from distributary.topics.errors import (
     ClientClosedError,
     EventsForgottenError,
@@ -18,8 +20,6 @@ from distributary.topics.errors import (
 )
 from distributary.topics.live.client import ClientSettings, ClientStatistics, TopicClient
 from distributary.topics.live.subscription import TopicSubscription, WhenFull
-from distributary.topics.nats.embedded import EmbeddedServer, run_embedded_server
-from distributary.topics.nats.options import NatsOptions
 from distributary.topics.nats.policy import LIVE, live_policy, price_channels
 from distributary.topics.nats.service import ServiceSettings, TopicService
 from distributary.topics.status import TopicStatus

@@ -14,6 +14,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from distributary.errors import LiveError
+from distributary.machines.nats.options import NatsOptions, connect_to_server
 from distributary.machines.real.tasks import own_tasks
 from distributary.topics import Subscriber, topic_channel
 from distributary.topics.codec import (
@@ -40,7 +41,6 @@ from distributary.topics.errors import (
 from distributary.topics.live.client import ClientSettings, ClientStatistics, TopicClient
 from distributary.topics.live.subscription import TopicSubscription
 from distributary.topics.names import check_topic
-from distributary.topics.nats.options import NatsOptions, connect_to_server
 from distributary.topics.nats.packets import TAKEN, PieceCollector, decode_taken
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.reader import TopicReader

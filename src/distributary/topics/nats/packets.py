@@ -1,23 +1,28 @@
 """The short forms in which the most frequent messages travel on a NATS server.
 
-Every other message is a MessagePack array of three (see `codec.py`), whose first byte is none of
-the tags here. Numbers are in base 128, low digits first; a set high bit says that another follows.
+Numbers are in base 128, low digits first; a set high bit says that another follows.
+
+What members of a channel get is events of one topic, named by the subject, and nothing else: two
+bytes, of which the lowest bit says whether there are several and the others are the mark of their
+epoch, which tells it from the few that a subscriber knows of; the number of the first; and the
+payload, or each payload after its length.
+
+Other messages begin with a tag, or are MessagePack arrays of three (see `codec.py`), whose first
+byte is none of the tags.
 
 | tag | what | then |
 | --- | --- | --- |
-| 1 | events of one topic, named by the subject | two bytes of the epoch, the number of the first |
-|   | | event, payload; with several, see 2 |
-| 2 | several events of one topic | as 1, but each payload after its length |
-| 3 | confirmations | pairs of stream and last number taken |
-| 4 | published events of one stream | length and name of the client, stream, number of the first, |
+| 1 | an event of a client without a name of its own | the eight bytes of its name, stream, |
+|   | | number, payload |
+| 2 | published events of one stream | length and name of the client, stream, number of the first, |
 |   | | and each payload after its length |
-| 5 | a piece of a long message | its number from 0, how many there are, and the piece |
-
-An epoch's two bytes tell it from the few that a subscriber knows of.
+| 3 | confirmations | pairs of stream and last number taken |
+| 4 | a piece of a long message | its number from 0, how many there are, and the piece |
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from distributary.topics.codec import Put, Taken, mark_of
@@ -37,8 +42,11 @@ __all__ = [
     "split_pieces",
 ]
 
-_EVENT, _EVENTS, _TAKEN, _PUTS, _PIECE = range(1, 6)
-PACKETS = range(_EVENT, _PIECE + 1)  # the first bytes of all of them
+_PUT, _PUTS, _TAKEN, _PIECE = range(1, 5)
+PACKETS = range(_PUT, _PIECE + 1)  # the tags
+_MARK = 2  # bytes
+_UNNAMED = re.compile(r"client/([0-9a-f]{16})")
+_NAME = 8  # bytes
 _AROUND_PIECE = 32  # bytes
 _MOST_PIECES = 4_096
 TAKEN = bytes((_TAKEN,))  # how confirmations begin
@@ -50,11 +58,10 @@ class EventPacket:
     __slots__ = ("first", "mark", "payloads")
 
     def __init__(self, data: bytes) -> None:
-        if len(data) < 4 or data[0] not in (_EVENT, _EVENTS):
-            raise ValueError("not a packet of events")
-        self.mark = int.from_bytes(data[1:3], "little")
-        self.first, at = _read_number(data, 3)
-        self.payloads = [data[at:]] if data[0] == _EVENT else [*_read_items(data, at)]
+        mark, several = divmod(int.from_bytes(data[:_MARK], "little"), 2)
+        self.mark = mark
+        self.first, at = _read_number(data, _MARK)
+        self.payloads = [*_read_items(data, at)] if several else [data[at:]]
         if self.first + len(self.payloads) - 1 > MOST:
             raise ValueError("the numbers of events are too large")
 
@@ -67,11 +74,10 @@ class EventPacket:
 def encode_events(events: Sequence[Event]) -> bytes:
     """Encode events of one topic and epoch with consecutive numbers."""
     first = events[0]
-    one = len(events) == 1
-    out = bytearray((_EVENT if one else _EVENTS,))
-    out += mark_of(first.epoch).to_bytes(2, "little")
+    several = len(events) > 1
+    out = bytearray((2 * mark_of(first.epoch) + several).to_bytes(_MARK, "little"))
     _add_number(out, first.number)
-    if one:
+    if not several:
         return bytes(out + first.payload)
     _add_items(out, (event.payload for event in events))
     return bytes(out)
@@ -101,6 +107,12 @@ def decode_taken(data: bytes) -> list[Taken]:
 
 def encode_puts(client: str, puts: Sequence[Put]) -> bytes:
     """Encode events of one stream with consecutive numbers."""
+    unnamed = _UNNAMED.fullmatch(client)
+    if unnamed and len(puts) == 1:
+        out = bytearray((_PUT,)) + bytes.fromhex(unnamed[1])
+        _add_number(out, puts[0].stream)
+        _add_number(out, puts[0].number)
+        return bytes(out + puts[0].payload)
     out = bytearray((_PUTS,))
     _add_items(out, [client.encode()])
     _add_number(out, puts[0].stream)
@@ -111,6 +123,8 @@ def encode_puts(client: str, puts: Sequence[Put]) -> bytes:
 
 def decode_puts(data: bytes) -> tuple[str, list[Put]]:
     """Decode a client's name and its events; raises `ValueError` for anything else."""
+    if data[:1] == bytes((_PUT,)):
+        return _decode_put(data)
     if data[:1] != bytes((_PUTS,)):
         raise ValueError("not a packet of published events")
     name, at = _read_item(data, 1)
@@ -120,6 +134,12 @@ def decode_puts(data: bytes) -> tuple[str, list[Put]]:
     if number + len(payloads) - 1 > MOST:
         raise ValueError("the numbers of events are too large")
     return name.decode(), [Put(stream, n, payload) for n, payload in enumerate(payloads, number)]
+
+
+def _decode_put(data: bytes) -> tuple[str, list[Put]]:
+    stream, at = _read_number(data, 1 + _NAME)
+    number, at = _read_number(data, at)
+    return f"client/{data[1 : 1 + _NAME].hex()}", [Put(stream, number, data[at:])]
 
 
 # --- long messages -------------------------------------------------------------------------------

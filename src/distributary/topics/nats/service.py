@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +28,10 @@ from nats.js import JetStreamContext
 
 from distributary.errors import LiveError
 from distributary.machines.actions import Action, Send
+from distributary.machines.nats.connection import MalformedMessageError
+from distributary.machines.nats.jetstream import find_jetstream
+from distributary.machines.nats.lease import KeptLease
+from distributary.machines.nats.options import NatsOptions, connect_to_server
 from distributary.machines.real import Driver, Store
 from distributary.topics import Policy
 from distributary.topics.advice import Adviser
@@ -46,19 +49,16 @@ from distributary.topics.codec import (
 )
 from distributary.topics.errors import NoStateError, ServerAwayError, ServiceReplacedError
 from distributary.topics.host import ChannelMessage, TopicHost
-from distributary.topics.nats.connection import MalformedMessageError
-from distributary.topics.nats.jetstream import find_jetstream
+from distributary.topics.messages import Advise
 from distributary.topics.nats.lease import Lease
-from distributary.topics.nats.options import NatsOptions, connect_to_server
 from distributary.topics.nats.packer import Packer
 from distributary.topics.nats.packets import PACKETS, decode_puts
 from distributary.topics.nats.policy import LIVE
-from distributary.topics.nats.stand_by import KeptLease
 from distributary.topics.nats.state_log import StateLog, StoppedError
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.status import TopicStatus, status_of
 from distributary.topics.store import TopicStore
-from distributary.topics.survey import survey
+from distributary.topics.survey import ChannelSurvey, survey
 
 __all__ = ["ServiceSettings", "TopicService"]
 
@@ -68,6 +68,7 @@ _PLACE = "place"  # the key of the store
 _BATCH = 512  # messages that share one write
 _HOUSEKEEPING = 0.5  # seconds between two looks at who is alive and what is finished
 _SOON = 0.05  # seconds
+_REST = 9  # the pause after a search for clusters, in times of its processor time
 _LAST_FLUSH = 1  # seconds for the last words at the end
 
 
@@ -102,6 +103,8 @@ class _Traffic:
     unsent: int = 0  # the server was away and the buffer full: repaired later
     dropped: int = 0  # by the connection, because we were too slow: said again by clients
     batches: int = 0
+    searches: int = 0  # for better clusters
+    search_seconds: float = 0.0  # of processor time that the last one took
     since: float = field(default_factory=time.time)
 
 
@@ -187,7 +190,12 @@ class TopicService:
 
     async def _serve_in_turn(self, js: JetStreamContext, store: Store | None) -> None:
         """Stand by, serve with the state in JetStream, and stand by again when replaced."""
-        lease = self._lease = KeptLease(js, self.subjects, place=_name_place(store))
+        lease = self._lease = KeptLease(
+            js,
+            self.subjects.stream("lease"),
+            lambda: ServiceReplacedError(self.settings.prefix),
+            place=_name_place(store),
+        )
         await lease.open()
         while not self._stopping:
             self.standing_by.set()
@@ -255,6 +263,9 @@ class TopicService:
                 await self._begin(self._driver, stack)
                 self._report(f"serving topics on {self.options.address}, state in {kept.place}")
                 self._driver.start(self._keep_house(self._driver))
+                # Where members do not tell, nobody knows what they need: channels ask themselves.
+                if settings.policy.tells:
+                    self._driver.start(self._plan_clusters(self._driver))
                 await self._take_turns(self._driver)
         finally:
             self._driver = None
@@ -364,7 +375,7 @@ class TopicService:
 
     async def _keep_house(self, driver: Driver[Msg]) -> None:
         settings, call = self.settings, driver.call
-        planned, looked = time.monotonic(), time.time()
+        looked = time.time()
         while True:
             await asyncio.sleep(_HOUSEKEEPING)
             asleep = time.time() - looked - _HOUSEKEEPING > settings.dead_after / 2
@@ -378,13 +389,29 @@ class TopicService:
             else:
                 call(lambda now: self.host.bury(now, settings.dead_after))
             call(lambda now: self.host.sweep(now, settings.forget_after))
-            # Where members do not tell, nobody knows what they need: channels ask by themselves.
-            if settings.policy.tells and time.monotonic() - planned >= settings.plan_every:
-                call(self.adviser.remind)
-                found = survey([self.host], time.time())
-                advice = await asyncio.to_thread(self.adviser.propose, found)
-                call(partial(self.adviser.give, advice))
-                planned = time.monotonic()
+
+    async def _plan_clusters(self, driver: Driver[Msg]) -> None:
+        """Look for better clusters now and then, for a tenth of a processor's time at most.
+
+        The search sees a copy and runs in a thread. The host gets what follows from it in small
+        inputs, one in each turn, so that it goes on to serve its clients.
+        """
+        traffic, pause = self.traffic, self.settings.plan_every
+        while True:
+            await asyncio.sleep(pause)
+            if not self._lease.held:
+                continue
+            await driver.call_in_turns(self.adviser.reminders())
+            found = survey([self.host], time.time())
+            advice, traffic.search_seconds = await asyncio.to_thread(self._search, found)
+            await driver.call_in_turns(self.adviser.hand_out(advice))
+            traffic.searches += 1
+            pause = max(self.settings.plan_every, _REST * traffic.search_seconds)
+
+    def _search(self, found: ChannelSurvey) -> tuple[list[tuple[str, Advise]], float]:
+        """Search for clusters; returns the processor time that it took, too."""
+        began = time.thread_time()
+        return self.adviser.propose(found), time.thread_time() - began
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -402,6 +429,8 @@ class TopicService:
             unsent=traffic.unsent,
             dropped=traffic.dropped,
             batches=traffic.batches,
+            searches=traffic.searches,
+            search_seconds=traffic.search_seconds,
         )
 
 

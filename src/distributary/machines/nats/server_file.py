@@ -16,13 +16,17 @@ _NAME = "server.json"
 
 
 class ServerRecord(msgspec.Struct, frozen=True):
-    """An embedded server; its token and its name change with each start."""
+    """An embedded server; its token and its name change with each start.
+
+    Where it has users, the token is the password of `user`, who may do everything.
+    """
 
     url: str
     port: Annotated[int, msgspec.Meta(ge=1, le=65_535)]
     token: str
     name: str = ""
     monitor: str = ""  # the address of its monitoring pages, if it has any
+    user: str = ""
 
 
 def read_server_file(folder: Path) -> ServerRecord | None:
@@ -36,7 +40,7 @@ def read_server_file(folder: Path) -> ServerRecord | None:
         raise StateError.from_os(path, error, doing="read") from error
     except (ValueError, RecursionError):
         raise StateError(
-            str(path), "has no address of a server", "start the channel service again"
+            str(path), "has no address of a server", "start the service again"
         ) from None
 
 

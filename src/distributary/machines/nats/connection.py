@@ -4,19 +4,25 @@ In nats-py 2.16 a message whose subject is not UTF-8, or whose headers are malfo
 that reads the connection. The client still reports that it is connected, but receives nothing any
 more. The same happens after a pong that no ping waits for, and when the peer of a reconnection does
 not speak NATS.
+
+A request waits in `asyncio.wait_for`, which before Python 3.12 drops a cancellation that comes at
+the same moment as the answer. A loop that sends requests would then go on for ever, and whoever
+cancelled it would wait for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlparse
 
 import nats.errors
 from nats.aio.client import Client, Srv
+from nats.aio.msg import Msg
 
-from distributary.topics.nats.server_file import ServerRecord
+from distributary.machines.nats.server_file import ServerRecord
 
 __all__ = ["MalformedMessageError", "NatsConnection"]
 
@@ -31,12 +37,19 @@ class NatsConnection(Client):
     """A client that drops malformed messages, and reconnects when one of its own tasks has died.
 
     With `look_up`, each attempt to connect calls it for the server's address and name, and sends
-    nothing to a server with another name: no token, no event.
+    nothing to a server with another name: no token, no event. `is_named` says that the connection
+    has a user and a password of its own, which those of the record must not replace.
     """
 
-    def __init__(self, look_up: Callable[[], ServerRecord | None] | None = None) -> None:
+    def __init__(
+        self,
+        look_up: Callable[[], ServerRecord | None] | None = None,
+        *,
+        is_named: bool = False,
+    ) -> None:
         super().__init__()
         self._look_up = look_up
+        self._is_named = is_named
         self._server_name = ""
         self._refusal: Exception | None = None
 
@@ -48,6 +61,16 @@ class NatsConnection(Client):
     def give_up(self, error: Exception) -> None:
         """Close for good, soon, because of a permanent error."""
         self._refusal = error
+
+    async def request(self, *given: Any, **named: Any) -> Msg:
+        """Send a request and wait for the answer; a cancellation is never dropped."""
+        with _keep_cancellation():
+            return await super().request(*given, **named)
+
+    async def flush(self, *given: Any, **named: Any) -> None:
+        """Wait until the server has everything; a cancellation is never dropped."""
+        with _keep_cancellation():
+            await super().flush(*given, **named)
 
     async def close(self) -> None:
         """Close for good; does nothing if the connection was never established."""
@@ -72,8 +95,11 @@ class NatsConnection(Client):
         found = self._look_up() if self._look_up else None
         if found is not None:
             s.uri = urlparse(found.url)
-            self.options["token"] = found.token
             self._server_name = found.name
+            if not self._is_named:
+                self.options["token"] = None if found.user else found.token
+                self.options["user"] = found.user or None
+                self.options["password"] = found.token if found.user else None
         if self._transport is not None:  # left open by a failed attempt
             self._transport.close()  # type: ignore[no-untyped-call]
         await super()._connect_to_server(s)
@@ -100,6 +126,18 @@ class NatsConnection(Client):
             await super()._process_msg(sid, subject, reply, data, headers)
         except Exception as error:
             await self._error_cb(MalformedMessageError(f"nats: {error}"))
+
+
+@contextmanager
+def _keep_cancellation() -> Iterator[None]:
+    """Raise a cancellation that comes in the block, even if the block drops it."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        yield
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 def _has_ended(task: asyncio.Task[Any] | None) -> bool:

@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 _REPLICAS = 3
 _ANSWER_WITHIN = 5.0  # seconds
+_ASK_TIMES = 4  # a server that was suspended, or has just started, may take longer
 # What a request to JetStream raises while the server, or a majority of its cluster, is away.
 AWAY: Final = (
     nats.errors.TimeoutError,
@@ -30,11 +31,15 @@ AWAY: Final = (
 async def find_jetstream(nc: Client) -> JetStreamContext | None:
     """The JetStream of the server, if it has one that these credentials may use."""
     js = nc.jetstream(timeout=_ANSWER_WITHIN)
-    try:
-        await js.account_info()
-    except (nats.errors.Error, nats.js.errors.Error, TimeoutError):
-        return None
-    return js
+    for _ in range(_ASK_TIMES):
+        try:
+            await js.account_info()
+        except TimeoutError:
+            continue
+        except (nats.errors.Error, nats.js.errors.Error):
+            return None
+        return js
+    return None
 
 
 async def create_replicated(

@@ -1,4 +1,4 @@
-"""The right to serve a prefix, kept in a key-value bucket: one service has it, others stand by.
+"""The right to serve, kept in a key-value bucket: one service has it, others stand by.
 
 The key's value names the service that holds the lease. It renews the lease by writing the key
 anew, each time naming the revision that it wrote before, so that no two services can write after
@@ -8,8 +8,8 @@ The holder stops sending `GIVES_UP` seconds after its last renewal, which is ear
 
 A service that has a folder for itself alone need not wait for the process that it follows there.
 
-The lease decides who may try. What makes it safe is the log of the state, which accepts no batch
-of a service once its successor has written: see `state_log.py`.
+The lease decides who may try. What makes it safe is the state, which must accept no write of a
+service once its successor has written.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig
 from nats.js.kv import KeyValue
 
-from distributary.topics.errors import ServiceReplacedError
-from distributary.topics.nats.jetstream import AWAY, create_replicated
-from distributary.topics.nats.subjects import Subjects
+from distributary.errors import LiveError
+from distributary.machines.nats.jetstream import AWAY, create_replicated
 
 __all__ = ["GIVES_UP", "LASTS", "KeptLease"]
 
@@ -53,21 +52,24 @@ class _Holder(NamedTuple):
 class KeptLease:
     """One service's lease, or its place in the line.
 
-    `place` names what the process has locked for itself, such as a folder: a holder with the same
-    place is dead.
+    `bucket` is the name of the key-value bucket, and `replaced` makes the error for a service that
+    another one has replaced. `place` names what the process has locked for itself, such as a
+    folder: a holder with the same place is dead.
     """
 
     def __init__(
         self,
         js: JetStreamContext,
-        subjects: Subjects,
+        bucket: str,
+        replaced: Callable[[], LiveError],
         *,
         place: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.holder = ""  # where the service runs that has it, as far as we know
         self._js = js
-        self._subjects = subjects
+        self._bucket = bucket
+        self._make_replaced = replaced
         self._place = self._given_place = place
         self._clock = clock
         self._kv: KeyValue
@@ -83,11 +85,10 @@ class KeptLease:
 
     async def open(self) -> None:
         """Find the bucket, or create it."""
-        bucket = self._subjects.stream("lease")
         try:
-            self._kv = await self._js.key_value(bucket)
+            self._kv = await self._js.key_value(self._bucket)
         except nats.js.errors.NotFoundError:
-            config = KeyValueConfig(bucket, "Who serves topics for distributary.", history=1)
+            config = KeyValueConfig(self._bucket, "Which service serves.", history=1)
             self._kv = await create_replicated(self._create, config, "replicas")
 
     async def _create(self, config: KeyValueConfig) -> KeyValue:
@@ -119,7 +120,7 @@ class KeptLease:
         return False
 
     async def announce(self, nc: Client) -> None:
-        """Renew the lease if it is time to. Raises `ServiceReplacedError` if another has it."""
+        """Renew the lease if it is time to. Raises an error if another has it."""
         del nc
         if self._clock() >= self._held_until - GIVES_UP + RENEW_EVERY:
             await self._renew()
@@ -139,7 +140,7 @@ class KeptLease:
             found = await self._look()
             if found.service != self._name:
                 self.lose()
-                raise ServiceReplacedError(self._subjects.prefix)
+                raise self._make_replaced()
             self._revision = found.revision  # a write whose answer was lost
 
     def lose(self) -> None:

@@ -1,0 +1,93 @@
+"""The connection to a NATS server, where the client library alone would hang."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import nats.errors
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+
+from distributary.machines.nats.connection import NatsConnection
+from distributary.machines.nats.jetstream import find_jetstream
+
+
+async def cancel_with_answer(request: Any, answer: asyncio.Future[Any]) -> asyncio.Task[Any]:
+    """Cancel a request at the moment at which its answer arrives."""
+    task = asyncio.ensure_future(request)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    answer.set_result(None)
+    task.cancel()
+    await asyncio.wait([task])
+    return task
+
+
+@pytest.mark.parametrize("name", ["request", "flush"])
+def test_a_cancellation_that_comes_with_the_answer_counts(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def wait(client: Client, *given: Any, **named: Any) -> Any:
+            await asyncio.wait_for(answer, 60.0)
+            if given[0] == "nobody":
+                raise nats.errors.NoRespondersError
+            return Msg(client, "x")
+
+        monkeypatch.setattr(Client, name, wait)
+        for subject in ("anybody", "nobody"):
+            answer = asyncio.get_running_loop().create_future()
+            task = await cancel_with_answer(getattr(NatsConnection(), name)(subject), answer)
+            assert task.cancelled()
+
+    asyncio.run(work())
+
+
+def test_a_time_out_around_a_request_is_no_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await NatsConnection().request("x")
+
+    async def wait(client: Client, *given: Any, **named: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Client, "request", wait)
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("late", "is_found"), [(0, True), (3, True), (4, False)])
+def test_a_server_that_is_suspended_is_not_taken_for_one_without_jetstream(
+    late: int, is_found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        found = await find_jetstream(NatsConnection())
+        assert (found is not None) is is_found
+
+    async def answer(js: JetStreamContext) -> None:
+        asked.append(js)
+        if len(asked) <= late:
+            raise nats.errors.TimeoutError
+
+    asked: list[JetStreamContext] = []
+    monkeypatch.setattr(JetStreamContext, "account_info", answer)
+    asyncio.run(work())
+
+
+def test_a_server_that_says_no_has_no_jetstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        assert await find_jetstream(NatsConnection()) is None
+
+    async def answer(js: JetStreamContext) -> None:
+        asked.append(js)
+        raise nats.errors.NoRespondersError
+
+    asked: list[JetStreamContext] = []
+    monkeypatch.setattr(JetStreamContext, "account_info", answer)
+    asyncio.run(work())
+    assert len(asked) == 1
