@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from distributary.cost import OperatingPrices
 from distributary.cost.topics import MeasuredCost, clustering_cost
@@ -106,6 +108,22 @@ def test_two_kinds_of_users_get_a_cluster_each() -> None:
     found = plan_proposals(wants, direct(wants), frequency, 10_000, Planner())
     assert {p.topics for p in found} == {tuple(range(6)), tuple(range(6, 12))}
     assert all(p.saving > 0 for p in found)
+
+
+def test_a_search_multiplies_matrices_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    respond = Answers.respond
+
+    def look(answers: Answers, *given: Any, **named: Any) -> Any:
+        threads.extend(
+            each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"
+        )
+        return respond(answers, *given, **named)
+
+    monkeypatch.setattr(Answers, "respond", look)
+    with threadpool_limits(2, user_api="blas"):
+        plan_proposals(blocks(), direct(blocks()), np.full(12, 0.2), 10_000, Planner())
+    assert {*threads} == {1}
 
 
 def test_a_proposal_saves_what_it_says() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from distributary.model.topics import Clustering
+from distributary.topics import ClusterChannel
 from distributary.topics.simulation import TopicSystem
 
 
-def collect_reached(system: TopicSystem) -> dict[str, set[str]]:
+def collect_reached(
+    system: TopicSystem, clusters: dict[str, ClusterChannel] | None = None
+) -> dict[str, set[str]]:
     """By topic: the subscribers that an event published now would be sent to."""
-    clusters = system.clusters()
+    clusters = system.clusters() if clusters is None else clusters
     reached: dict[str, set[str]] = {}
     for topic in system.flows:
         state = system.topic(topic).state
@@ -37,3 +40,16 @@ def build_clustering(system: TopicSystem) -> Clustering:
             if client.is_covered(topic):
                 found.want(row[name], topics.index(topic))
     return found
+
+
+def compute_cost(system: TopicSystem) -> float:
+    """OC with the present rates."""
+    machines = [*system.clusters().values(), *(system.topic(name) for name in system.flows)]
+    channels = [machine.measure() for machine in machines]
+    prices = system.policy.prices
+    return sum(
+        prices.maintain(each.size)
+        + (prices.associate(each.topics) if each.topics else 0.0)
+        + each.flow * (prices.notify + prices.disseminate(each.size))
+        for each in channels
+    )

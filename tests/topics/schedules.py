@@ -86,16 +86,18 @@ class Watch:
         return self.system.crashed
 
     def check(self) -> None:
+        before = self.covered
         self.covered = {
             (name, topic)
             for name, machine in self.system.subscribers.items()
             for topic in machine.wanted
-            if (name, topic) in self.covered or machine.is_covered(topic)
+            if (name, topic) in before or machine.is_covered(topic)
         }
-        reached = collect_reached(self.system)
+        clusters = self.system.clusters()
+        reached = collect_reached(self.system, clusters)
         for name, topic in self.covered:
             assert name in reached[topic], f"{name} has lost {topic}"
-        self.clusters = max(self.clusters, len(self.system.clusters()))
+        self.clusters = max(self.clusters, len(clusters))
 
 
 def lock_number(lock: Lock | None) -> int:

@@ -17,6 +17,7 @@ from distributary.topics.policy import Policy
 from distributary.topics.rounds import TopicRounds
 
 FEW = {name: replace(p, announces_to_all=False) for name, p in (("T", TAMARA), ("O", OURS))}
+ALL = replace(TAMARA, announces_to_all=True)
 
 
 @given(st.integers(0, 90), st.integers(0, 90), st.integers(0, 90), st.sampled_from(list(FEW)))
@@ -49,7 +50,7 @@ def rounds_with(policy: Policy, topics: int = 20) -> tuple[TopicRounds, int]:
     ("policy", "added", "dropped"),
     [
         # every member and every channel of a topic, there and back
-        (TAMARA, 2 * (40 + 20 + 1), 2 * (40 + 19 + 1)),
+        (ALL, 2 * (40 + 20 + 1), 2 * (40 + 19 + 1)),
         # five on the topic's channel; to drop it, all members; its channel, there and back
         (FEW["T"], 5 + 2, 2 * 40 + 2),
         (FEW["O"], 5 + 2, 2 * 5 + 2),
@@ -67,7 +68,7 @@ def test_messages_of_a_change_are_counted_as_they_are_sent(
     assert rounds.messages["move"] == 4 * 5
 
 
-@pytest.mark.parametrize(("policy", "asked"), [(TAMARA, 0), (FEW["T"], 2), (FEW["O"], 2)])
+@pytest.mark.parametrize(("policy", "asked"), [(ALL, 0), (FEW["T"], 2), (FEW["O"], 2)])
 def test_whoever_looks_for_a_topic_asks_its_clusters_unless_their_topics_are_known(
     policy: Policy, asked: int
 ) -> None:

@@ -34,6 +34,7 @@ from distributary.topics.messages import (
     Dropped,
     Event,
     Found,
+    Inquire,
     Invite,
     Join,
     Joined,
@@ -393,6 +394,16 @@ def test_invitations_that_pay_only_together_are_taken_together() -> None:
     assert [type(m) for m in sent(actions, "cluster/1/x")] == [Leave]
 
 
+def test_a_cluster_that_nobody_joined_ends_though_its_host_has_changed() -> None:
+    """The timer of the host that founded it is lost."""
+    machine = cluster(0)
+    again = ClusterChannel("cluster/1/a", TAMARA, derive_generator(0, "c"), machine.state)
+    (at,) = (a.at for a in again.start(5.0) if isinstance(a, SetTimer) and a.name == "idle")
+    assert at == 5.0 + TAMARA.lock_for
+    again.on_timer("idle", at)
+    assert again.state.ended
+
+
 def test_a_cluster_whose_members_do_not_pay_for_it_ends_after_a_while() -> None:
     machine = cluster(1, replace(OURS, horizon=1e9))
     assert any(isinstance(m, CarriageChange) for m in sent(machine.on_timer("idle", 99.0)))
@@ -418,3 +429,18 @@ def test_a_cover_brings_everything_and_is_never_dearer_than_topics_alone(seed: i
     assert cost == pytest.approx(price(tuple(taken)))
     assert min(every) - 1e-9 <= cost <= 1.1 * len(wanted) + 1e-9
     assert cost <= min(price(c) for n in range(2) for c in combinations(quotes, n)) + 1e-9
+
+
+@pytest.mark.parametrize(("each", "listed"), [(20, 5), (100, 2), (300, 1)])
+def test_an_offer_lists_the_cheapest_clusters_and_not_hundreds_of_topics(
+    each: int, listed: int
+) -> None:
+    machine = topic()
+    for number in range(5):
+        topics = (A, *(TopicFlow(f"{number}.{n}", 0.1) for n in range(each - 1)))
+        carry = Carry(1, topics, toll=50.0 - number)
+        machine.on_message(f"cluster/{number}/a", carry, 1.0)
+    (offer,) = sent(machine.on_message("s", Inquire(), 2.0), "s")
+    assert isinstance(offer, Offer)
+    cheapest = {f"cluster/{number}/a" for number in range(5 - listed, 5)}
+    assert {quote.channel for quote in offer.clusters} == cheapest

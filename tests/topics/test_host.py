@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from distributary.machines.actions import Action, Send
+from distributary.machines.actions import Action, Append, Send
 from distributary.machines.real.store import Store
 from distributary.machines.virtual import Link
 from distributary.topics import (
@@ -110,8 +110,8 @@ class World:
             case 5:
                 adviser = Adviser(self.host, 10_000)
                 advice = adviser.propose(survey([self.host], now))
-                host(adviser.remind)
-                host(partial(adviser.give, advice))
+                for each in [*adviser.reminders(), *adviser.hand_out(advice)]:
+                    host(each)
             case 6:
                 host(partial(self.host.sweep, forget_after=self.rng.choice([0.0, 1e9])))
             case 7 if self.rng.random() < 0.3:
@@ -296,10 +296,20 @@ def test_those_who_would_gain_are_invited_by_name_and_nobody_else(host: StoredHo
     advice = adviser.propose(survey([host], 1.0))
     assert [{*said.invited} for _, said in advice] == [{"one", "two", "three"}]
     host.out.clear()
-    host.perform(adviser.give(advice, 2.0))
+    for give in adviser.hand_out(advice):
+        host.perform(give(2.0))
     invited = {to: said.quote for to, _, said in host.out if isinstance(said, Invite)}
     assert invited.keys() == {"one", "two", "three"}
     assert {flow.topic for flow in invited["one"].topics} == {*"abc"}
+
+
+def test_a_channel_that_many_messages_change_at_once_is_recorded_once(host: StoredHost) -> None:
+    topics = [f"many {n}" for n in range(30)]
+    for topic in topics:
+        host.take("p", topic_channel(topic), Create(1.0), 1.0)
+    actions = host.tell("cluster/1/t", Found(tuple(topics), ("one",)), 2.0)
+    assert host.clusters["cluster/1/t"].state.topics.keys() == {*topics}
+    assert sum(isinstance(action, Append) for action in actions) == len(topics) + 1
 
 
 # --- events --------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from tests.topics.schedules import POLICIES, run_schedule
 
 
 @pytest.mark.parametrize(
-    ("policy", "schedules"), [("tamara", 12), ("ours", 12), ("told", 12), ("hasty", 6)]
+    ("policy", "schedules"), [("tamara", 30), ("ours", 30), ("told", 30), ("hasty", 15)]
 )
 def test_seeded_schedules_lose_nothing(policy: str, schedules: int) -> None:
+    """One takes about 0.08 seconds; `make test-all` runs 4,000 more."""
     watches = [run_schedule(seed, policy) for seed in range(schedules)]
     assert max(watch.clusters for watch in watches) > 0  # something happened
     assert sum(watch.invited for watch in watches) > 0

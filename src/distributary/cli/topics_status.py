@@ -24,7 +24,7 @@ _SHOWN = 20  # clusters
 
 async def show_once(options: NatsOptions, prefix: str, monitor: str, as_document: bool) -> None:
     """Fetch the status once, and print it."""
-    from distributary.topics.nats.options import connect_to_server
+    from distributary.machines.nats.options import connect_to_server
 
     async with connect_to_server(options, name="distributary topics status") as nc:
         service, server = await _fetch(nc, prefix, monitor)
@@ -38,7 +38,7 @@ async def watch_status(
     options: NatsOptions, prefix: str, monitor: str, every: float, as_document: bool
 ) -> None:
     """Keep the table up to date, or print one JSON object per line for each update."""
-    from distributary.topics.nats.options import connect_to_server
+    from distributary.machines.nats.options import connect_to_server
 
     async with connect_to_server(options, name="distributary topics status") as nc:
         service, server = await _fetch(nc, prefix, monitor)

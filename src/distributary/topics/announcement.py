@@ -8,15 +8,26 @@ channel which clusters carry the topic once it wants it (section 4).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from distributary.cost.updates import Channel
 from distributary.topics.policy import Policy
 
 __all__ = [
+    "are_members_fewer",
     "count_addition_notices",
     "count_channel_notices",
     "count_quotes",
     "count_removal_notices",
 ]
+
+
+def are_members_fewer(cluster_size: int, topic_sizes: Iterable[int]) -> bool:
+    """Whether a cluster that takes up topics tells its members, because the topics have more.
+
+    Otherwise the channels of the topics tell their subscribers.
+    """
+    return cluster_size <= sum(topic_sizes)
 
 
 def count_addition_notices(policy: Policy, cluster: Channel, topic: Channel, common: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -139,6 +139,27 @@ class Attendances(Mapping[str, Attendance]):
             held.brings and not held.parting and name != channel
             for name, held in self.sources(topic).items()
         )
+
+    def find_needed(self, name: str, wanted: Container[str]) -> tuple[str, ...]:
+        """The wanted topics of a channel that no other cluster brings."""
+        return tuple(
+            topic
+            for topic in self._all[name].topics
+            if topic in wanted
+            and not any(
+                held.brings and other != name and is_cluster(other)
+                for other, held in self.sources(topic).items()
+            )
+        )
+
+    def can_leave(self, name: str, wanted: Container[str]) -> bool:
+        """Whether a channel should be left and can be left now."""
+        held = self._all[name]
+        if not held.brings or held.owes is not None:
+            return False  # it still brings dropped topics until it gets our `Settled`
+        needed = [topic for topic in held.topics if topic in wanted]
+        useless = held.parting or not is_cluster(name)
+        return not needed or (useless and all(self.comes_elsewhere(t, name) for t in needed))
 
     def set_parting(self, name: str, parting: bool) -> None:
         """Decide to leave a channel, or to stay."""

@@ -4,21 +4,27 @@ To start, the cluster asks the topic's channel first and tells its members after
 works the other way round: the cluster asks the topic's channel to stop only after every member has
 confirmed that it gets the topic elsewhere or no longer wants it. Unconfirmed messages are repeated,
 so lost messages and restarts only cost time.
+
+A new topic concerns only members that are on the topic's own channel, since they can leave it.
+Unless the policy announces to all, either the members or the subscribers of the topic's channel are
+told once, whoever are fewer; who does not hear it is told again when it answers a survey.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from distributary.cost.updates import Channel
 from distributary.machines.actions import Action, Send, SetTimer
+from distributary.topics.announcement import are_members_fewer
 from distributary.topics.census import Views
 from distributary.topics.channel import ChannelMachine, ChannelState
 from distributary.topics.messages import (
+    Answer,
     CarriageChange,
     Carried,
     Carry,
@@ -27,6 +33,7 @@ from distributary.topics.messages import (
     Joined,
     Refuse,
     Settled,
+    Suggest,
     TopicFlow,
 )
 from distributary.topics.names import topic_channel, topic_of
@@ -43,6 +50,8 @@ class Carriage:
     size: int  # subscribers of the topic's own channel
     told: int = -1  # the last version that the topic's channel has confirmed
     recruit: bool = False  # ask its channel to suggest this cluster to its subscribers
+    tell: bool = False  # ask its channel to tell those of its subscribers that are members
+    since: int = 0  # the first version of the cluster with this topic
     others: tuple[str, ...] = ()  # the other clusters that carry it
 
 
@@ -115,17 +124,23 @@ class Carrier(ChannelMachine):
         if topic in state.adding and message.version == state.version:
             recruit = state.adding.pop(topic)
             state.topics[topic] = Carriage(
-                message.flow, message.size, recruit=recruit, others=message.clusters
+                message.flow,
+                message.size,
+                recruit=recruit,
+                since=state.version + 1,
+                others=message.clusters,
             )
             if state.adding:
                 return []
             state.version += 1
-            return [*self._advance(now), *self.complete_carriage(now)]
+            told = self._tell_concerned()
+            return [*told, *self._advance(now), *self.complete_carriage(now)]
         held = state.topics.get(topic)
         if held is not None:
             held.flow, held.size, held.others = message.flow, message.size, message.clusters
             held.told = max(held.told, message.version)
             held.recruit = held.recruit and held.told < state.version
+            held.tell = held.tell and held.told < state.version
             return []
         # An old request of this cluster has arrived late; undo it.
         unknown = topic not in state.adding and topic not in state.dropping
@@ -163,7 +178,7 @@ class Carrier(ChannelMachine):
             return []
         member.settled = message.carry_version
         self._update_views(member, Views(message.needs, message.channels))
-        if member.settled < self.state.version:
+        if member.settled < self._find_last_change():
             return []
         return self._stop_waiting_for(sender, now)
 
@@ -198,8 +213,59 @@ class Carrier(ChannelMachine):
         return [*self._request_drops(), SetTimer("retry", now + self.policy.retry)]
 
     def _find_unsettled(self) -> set[str]:
-        state = self.state
-        return {name for name, held in state.members.items() if held.settled < state.version}
+        last = self._find_last_change()
+        return {name for name, held in self.state.members.items() if held.settled < last}
+
+    def _find_last_change(self) -> int:
+        """The last version that every member has to confirm."""
+        if self.policy.announces_to_all:
+            return self.state.version
+        return max(self.state.dropping.values(), default=0)
+
+    # --- telling those concerned ---------------------------------------------------------------
+
+    def _tell_concerned(self) -> list[Action]:
+        """Tell members of the topics that the last change has brought, or let others tell them."""
+        if self.policy.announces_to_all or not self.size:
+            return []
+        new = [held for held in self.state.topics.values() if held.since == self.state.version]
+        unknown = [held for held in new if not held.recruit]  # else all subscribers are told
+        if not any(held.size for held in unknown):
+            return []
+        if are_members_fewer(self.size, (held.size for held in unknown)):
+            return [Send(name, self._describe()) for name in self.state.members]
+        for held in unknown:
+            held.tell = held.size > 0
+        return []
+
+    def take_answer(self, subscriber: str, message: Answer) -> list[Action]:
+        """Keep the answer to a survey; tell the member what it should know and does not.
+
+        It will need what it now gets from a topic's own channel.
+        """
+        member = self.state.members.get(subscriber)
+        if self.policy.announces_to_all or member is None:
+            return super().take_answer(subscriber, message)
+        late = self._find_unknown(message)
+        kept = super().take_answer(subscriber, replace(message, needs=(*message.needs, *late)))
+        views = self._poll.answers.get(subscriber) if self._poll is not None else None
+        if views is not None and views != member.views:
+            self._update_views(member, views)
+        return [*kept, Send(subscriber, self._describe())] if late else kept
+
+    def _find_unknown(self, message: Answer) -> tuple[str, ...]:
+        """The topics that a member could get here, and gets from their own channels."""
+        if message.carry_version >= self.state.version:
+            return ()
+        on = set(message.channels)
+        return tuple(
+            topic
+            for topic, held in self.state.topics.items()
+            if held.since > message.carry_version and topic_channel(topic) in on
+        )
+
+    def _describe(self) -> Suggest:
+        return Suggest(self.quote(), recruit=False)
 
     # --- repeating until confirmed -------------------------------------------------------------
 
@@ -228,9 +294,8 @@ class Carrier(ChannelMachine):
         if state.adding:
             return []
         news = Carry(state.version, self.flows(), self.toll())
-        recruiting = Carry(state.version, self.flows(), self.toll(), recruit=True)
         told = [
-            Send(topic_channel(topic), recruiting if held.recruit else news)
+            Send(topic_channel(topic), replace(news, recruit=held.recruit, tell=held.tell))
             for topic, held in state.topics.items()
             if held.told < state.version
         ]

@@ -59,15 +59,16 @@ class Lock:
 
 @dataclass(slots=True)
 class Poll:
-    """A survey in progress: about one topic, about a cluster of topics, or about the whole channel.
+    """A survey in progress: about some topics, about a cluster of topics, or the whole channel.
 
-    It concerns what the channel carries at `version`. Answers of members that do not know this
-    version, and all answers once the channel has changed again, are discarded.
+    It concerns what the channel carries at `version`. All answers are discarded once the channel
+    has changed again, and so are those of members that have not been told of this version where
+    all should have been.
     """
 
     number: int
     version: int
-    about: TopicFlow | None = None
+    about: tuple[TopicFlow, ...] = ()
     topics: tuple[TopicFlow, ...] | None = None
     answers: dict[str, Views] = field(default_factory=dict)
 
@@ -136,13 +137,13 @@ class ChannelMachine(ABC):
             case Gone():
                 return self._remove_dead(message, now)
             case Answer():
-                return self._answer(sender, message)
+                return self.take_answer(sender, message)
             case Propose():
                 return self.consider_proposal(sender, message, now)
             case Accept():
                 return self.complete_merge(sender, message, now)
-            case Refuse(number):
-                return self._release() if self.lock == Lock(sender, number) else []
+            case Refuse():
+                return self.take_refusal(sender, message)
             case Advise():
                 return self.follow_advice(message, now)
         raise TypeError(f"{self.name} does not understand {message!r}")
@@ -160,7 +161,7 @@ class ChannelMachine(ABC):
 
     def quote(self) -> Quote:
         """The channel with its topics and its marginal cost."""
-        return Quote(self.name, self.flows(), self.toll())
+        return Quote(self.name, self.flows(), self.toll(), self._members.version)
 
     def _join(self, subscriber: str, message: Join) -> list[Action]:
         held = self._members.members.get(subscriber)
@@ -224,7 +225,7 @@ class ChannelMachine(ABC):
     def _start_poll(
         self,
         now: float,
-        about: TopicFlow | None = None,
+        about: tuple[TopicFlow, ...] = (),
         topics: tuple[TopicFlow, ...] | None = None,
     ) -> list[Action]:
         """Survey a random sample of the members, unless another survey is in progress."""
@@ -239,9 +240,12 @@ class ChannelMachine(ABC):
             SetTimer("answers", now + self.policy.answer_within),
         ]
 
-    def _answer(self, subscriber: str, message: Answer) -> list[Action]:
+    def take_answer(self, subscriber: str, message: Answer) -> list[Action]:
+        """Keep the answer to a survey in progress."""
         poll = self._poll
-        if poll is None or poll.number != message.number or message.carry_version < poll.version:
+        if poll is None or poll.number != message.number:
+            return []
+        if self.policy.announces_to_all and message.carry_version < poll.version:
             return []
         before = poll.answers.get(subscriber, Views())
         poll.answers[subscriber] = before.with_more(message.needs, message.channels)
@@ -252,6 +256,10 @@ class ChannelMachine(ABC):
         if poll is None or not poll.answers or poll.version != self._members.version:
             return []
         return self.conclude(poll, now)
+
+    def take_refusal(self, sender: str, message: Refuse) -> list[Action]:
+        """Give up the merge that the other channel has refused."""
+        return self._release() if self.lock == Lock(sender, message.number) else []
 
     # --- locks ---------------------------------------------------------------------------------
 

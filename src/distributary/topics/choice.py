@@ -6,12 +6,20 @@ c is the better choice once more than (1 + alpha |c|)/(1 + alpha) of its topics 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Container, Sequence, Set
 from dataclasses import dataclass
 
 from distributary.topics.messages import Quote
 
-__all__ = ["Choice", "choose_best_cluster", "choose_widest_cluster", "find_cheapest_cover"]
+__all__ = [
+    "Choice",
+    "Invitations",
+    "choose_best_cluster",
+    "choose_widest_cluster",
+    "find_cheapest_cover",
+]
+
+_MOST_INVITATIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +82,32 @@ def find_cheapest_cover(
             taken.remove(quote)
     alone = set(wanted).difference(*(carried[q.channel] for q in taken))
     return taken, sum(q.toll for q in taken) + sum(toll(topic) for topic in sorted(alone))
+
+
+class Invitations:
+    """The last invitations that were not accepted: several new clusters may pay only together."""
+
+    def __init__(self) -> None:
+        self._quotes: dict[str, Quote] = {}
+
+    def add(self, quote: Quote) -> None:
+        """Remember an invitation, and forget the oldest one of too many."""
+        self._quotes[quote.channel] = quote
+        while len(self._quotes) > _MOST_INVITATIONS:
+            del self._quotes[next(iter(self._quotes))]
+
+    def drop(self, channel: str) -> None:
+        """Forget the invitation to a channel."""
+        self._quotes.pop(channel, None)
+
+    def find_cover(
+        self,
+        wanted: Set[str],
+        mine: Sequence[Quote],
+        on: Container[str],
+        toll: Callable[[str], float],
+    ) -> tuple[list[Quote], float]:
+        """The cheapest cover by own clusters and those invited to, or by the latter alone."""
+        new = [quote for name, quote in self._quotes.items() if name not in on]
+        covers = (find_cheapest_cover(wanted, quotes, toll) for quotes in ([*mine, *new], new))
+        return min(covers, key=lambda found: found[1])

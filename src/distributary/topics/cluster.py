@@ -19,12 +19,14 @@ from distributary.cost.updates import (
 )
 from distributary.machines.actions import Action, Message, Send, SetTimer
 from distributary.topics.addition import Addition, choose_addition
+from distributary.topics.announcement import count_addition_notices, count_removal_notices
 from distributary.topics.carriage import Carrier, ClusterState
 from distributary.topics.census import Census, Views
 from distributary.topics.channel import Lock, Poll
 from distributary.topics.messages import (
     Accept,
     Advise,
+    Await,
     Carried,
     Dropped,
     Event,
@@ -33,13 +35,15 @@ from distributary.topics.messages import (
     More,
     News,
     Propose,
+    Rarer,
     Refuse,
     Settled,
     Tell,
     TopicFlow,
 )
-from distributary.topics.names import is_cluster, members_of, topic_channel, topic_of
+from distributary.topics.names import is_cluster, is_topic, members_of, topic_channel, topic_of
 from distributary.topics.policy import Policy, invert_coin
+from distributary.topics.triggers import Thresholds, Watches, find_thresholds
 
 __all__ = ["ClusterChannel"]
 
@@ -56,6 +60,17 @@ class ClusterChannel(Carrier):
     ) -> None:
         super().__init__(name, policy, rng, state)
         self._absorbs: Lock | None = None  # the proposal to accept once its topics are carried
+        self._watches = Watches[str]()  # topics that it did not take up
+        self._rates: dict[str, float] = {}  # the last known events per interval of these
+        self._fallen: dict[str, None] = {}  # those that reached a threshold: an ordered set
+
+    def start(self, now: float) -> list[Action]:
+        """Start the machine, new or at another host, where the last one looked for members."""
+        return [*super().start(now), self._look_later(now)]
+
+    def _look_later(self, now: float) -> SetTimer:
+        """Look for members once they had time to come."""
+        return SetTimer("idle", now + self.policy.lock_for)
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
         """Handle messages of subscribers and of other channels."""
@@ -74,10 +89,15 @@ class ClusterChannel(Carrier):
                 return self._on_carried(sender, message, now)
             case Dropped():
                 return self._on_dropped(sender, message, now)
+            case Rarer(flow) if is_topic(sender):
+                return self._on_rarer(topic_of(sender), flow, now)
         return super().on_message(sender, message, now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """Run surveys, repeat unconfirmed messages, release the lock, or check for members."""
+        return [*self._handle_timer(name, now), *self._reconsider_fallen(now)]
+
+    def _handle_timer(self, name: str, now: float) -> list[Action]:
         match name:
             case "survey":
                 return [
@@ -126,15 +146,17 @@ class ClusterChannel(Carrier):
         topic = self._measure_topic(news.topic)
         if not has_enough_common(self.policy.prices, self.measure(), topic, most):
             return []
-        return self._start_poll(now, news.topic)
+        return self._start_poll(now, (news.topic,))
 
     def conclude(self, poll: Poll, now: float) -> list[Action]:
         """Decide on the surveyed topic; after a regular survey, on the whole cluster."""
         if not self._is_free():
             return []
         census = Census.of(poll.answers.values())
-        if poll.about is not None:
-            return self._reconsider(census, now, poll.about)
+        if poll.about:
+            return [
+                action for about in poll.about for action in self._reconsider(census, now, about)
+            ]
         if self.policy.prunes and (changes := self._prune(census, now)):
             return changes
         own = {topic_channel(topic) for topic in self.state.topics} | {self.name}
@@ -151,7 +173,11 @@ class ClusterChannel(Carrier):
         return max(sorted(common), key=common.__getitem__, default=None)
 
     def _reconsider(self, census: Census, now: float, about: TopicFlow) -> list[Action]:
-        """Add the topic, or drop it, if that pays."""
+        """Add the topic, or drop it, if that pays; later if another change is in progress."""
+        if not self._is_free():
+            self._fallen[about.topic] = None
+            self._rates[about.topic] = about.flow
+            return []
         if about.topic not in self.state.topics:
             return self._try_adding(census, now, about)
         if self.policy.tells:
@@ -164,10 +190,11 @@ class ClusterChannel(Carrier):
         topic = self._measure_topic(about)
         common = census.on(topic_channel(about.topic), self.size)
         topic = Channel(max(topic.size, common), topic.flow)
-        change = estimate_addition(self.policy.prices, self.measure(), topic, common)
-        messages = 2.0 * self.size + 2.0 * common
-        if not self.policy.pays(change, messages):
-            return []
+        cluster = self.measure()
+        change = estimate_addition(self.policy.prices, cluster, topic, common)
+        notices = count_addition_notices(self.policy, cluster, topic, common)
+        if not self.policy.pays(change, notices + 2.0 * common):
+            return self._watch(about.topic, topic, common)
         return self._start_carrying((about.topic,), now, recruit=self.policy.tells)
 
     def _prune(self, census: Census, now: float) -> list[Action]:
@@ -189,7 +216,8 @@ class ClusterChannel(Carrier):
             change = estimate_removal(
                 self.policy.prices, cluster, Channel(held.size, held.flow), need
             )
-            if self.policy.pays(change, 2.0 * self.size + 2.0 * need):
+            notices = count_removal_notices(self.policy, cluster, need)
+            if self.policy.pays(change, notices + 2.0 * need):
                 found.append(topic)
         return found
 
@@ -199,6 +227,57 @@ class ClusterChannel(Carrier):
     def _measure_topic(self, about: TopicFlow) -> Channel:
         held = self.state.topics.get(about.topic)
         return Channel(held.size, held.flow) if held else Channel(self.size, about.flow)
+
+    # --- falling sizes and frequencies (section 3.1) -------------------------------------------
+
+    def _watch(self, name: str, topic: Channel, common: int) -> list[Action]:
+        """Wait until fewer members or rarer events could make an addition pay."""
+        if self.policy.tells:
+            return []  # members report every change, and rates are told by the planner
+        limits = find_thresholds(self.policy.prices, self.measure(), topic, common)
+        self._watches.watch(name, limits)
+        self._rates[name] = topic.flow
+        return [Send(topic_channel(name), Await(limits.flow))] if limits.flow >= 0.0 else []
+
+    def _watch_proposal(self, sender: str, message: Propose) -> list[Action]:
+        if is_cluster(sender):
+            return []
+        common = min(message.common, message.size, self.size)
+        flow = sum(found.flow for found in message.topics)
+        return self._watch(topic_of(sender), Channel(message.size, flow), common)
+
+    def take_refusal(self, sender: str, message: Refuse) -> list[Action]:
+        """Give up a merge; a topic's channel says with how few members it would pay."""
+        if self.lock == Lock(sender, message.number) and message.size and is_topic(sender):
+            topic = topic_of(sender)
+            self._watches.watch(topic, Thresholds(message.size, -1.0))
+            self._rates[topic] = message.flow
+        return super().take_refusal(sender, message)
+
+    def lose_member(self, subscriber: str, now: float) -> list[Action]:
+        """End the cluster after its last member, or reconsider topics with fewer members."""
+        return [*super().lose_member(subscriber, now), *self._reconsider_fallen(now)]
+
+    def _on_rarer(self, topic: str, flow: float, now: float) -> list[Action]:
+        if topic not in self._rates:
+            return []  # nobody waits for it any more
+        self._watches.forget(topic)
+        self._rates[topic], self._fallen[topic] = flow, None
+        return self._reconsider_fallen(now)
+
+    def _reconsider_fallen(self, now: float) -> list[Action]:
+        """Survey the members about the topics of which a threshold is reached."""
+        if not self._is_free() or self._poll is not None or not self.size:
+            return []
+        self._fallen |= dict.fromkeys(self._watches.take_reached_by_size(self.size))
+        fallen, self._fallen = self._fallen, {}
+        rates = {topic: self._rates.pop(topic, None) for topic in fallen}
+        about = tuple(
+            TopicFlow(topic, flow)
+            for topic, flow in rates.items()
+            if flow is not None and topic not in self.state.topics
+        )
+        return self._start_poll(now, about) if about else []
 
     # --- merging -------------------------------------------------------------------------------
 
@@ -225,7 +304,8 @@ class ClusterChannel(Carrier):
         way = self._estimate_merge(sender, message)
         fits = self._has_room(len(message.topics) - len(known))
         if not fits or not self.policy.pays(way.change, way.messages):
-            return [Send(sender, Refuse(message.number))]
+            watching = self._watch_proposal(sender, message) if fits else []
+            return [Send(sender, Refuse(message.number)), *watching]
         actions = self._lock_with(sender, message.number, now)
         accept = Accept(message.number, self.flows(), self.size)
         new = tuple(found.topic for found in message.topics if found.topic not in known)
@@ -257,9 +337,8 @@ class ClusterChannel(Carrier):
 
     def complete_carriage(self, now: float) -> list[Action]:
         """All requested topics are carried: go on with the merge that needed them."""
-        idle = SetTimer("idle", now + self.policy.lock_for)
         if self._absorbs is None:
-            return [*self._release(), *self._send_invitations(), idle]
+            return [*self._release(), *self._send_invitations(), self._look_later(now)]
         accept, self._absorbs = self._absorbs, None
         if self.lock != accept:
             return []

@@ -10,7 +10,7 @@ import msgspec
 
 from distributary.topics import messages
 from distributary.topics.messages import Event, kind_of
-from distributary.topics.numbers import Count, Flow
+from distributary.topics.numbers import MOST, Count, Flow
 
 __all__ = [
     "AROUND",
@@ -19,6 +19,7 @@ __all__ = [
     "Bye",
     "Create",
     "Created",
+    "EventRun",
     "Expect",
     "Expired",
     "Forgotten",
@@ -26,6 +27,7 @@ __all__ = [
     "NoTopic",
     "Pulse",
     "Put",
+    "Puts",
     "Remove",
     "Removed",
     "Resume",
@@ -54,6 +56,34 @@ class Put(_Word, frozen=True):
     stream: Count
     number: Count
     payload: bytes
+
+
+def _check_last(first: int, payloads: tuple[bytes, ...]) -> None:
+    if first + len(payloads) - 1 > MOST:
+        raise ValueError("the numbers of events are too large")
+
+
+class Puts(_Word, frozen=True):
+    """Consecutive events of one stream, the first with number `first`, as between peers."""
+
+    stream: Count
+    first: Count
+    payloads: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        _check_last(self.first, self.payloads)
+
+
+class EventRun(_Word, frozen=True):
+    """Consecutive events of one topic and epoch, the first with number `first`, for a client."""
+
+    topic: str
+    first: Count
+    payloads: tuple[bytes, ...]
+    epoch: Count = 0
+
+    def __post_init__(self) -> None:
+        _check_last(self.first, self.payloads)
 
 
 class Taken(_Word, frozen=True):
@@ -160,7 +190,7 @@ class Bye(_Word, frozen=True):
 
 
 _OURS = (
-    *(Put, Taken, Expect, NoTopic, Create, Created, Remove, Removed),
+    *(Put, Puts, EventRun, Taken, Expect, NoTopic, Create, Created, Remove, Removed),
     *(Expired, Resume, Beat, Pulse, Forgotten, Missed, Bye),
 )
 _KINDS: dict[str, type[Any]] = {
@@ -201,8 +231,8 @@ def checksum(pulse: Pulse) -> int:
 
 
 def mark_of(epoch: int) -> int:
-    """Two bytes of an epoch, which tell it from the few that a subscriber knows of."""
-    return epoch & 0xFFFF
+    """15 bits of an epoch, which tell it from the few that a subscriber knows of."""
+    return epoch & 0x7FFF
 
 
 def encode(sender: str, message: Any) -> bytes:

@@ -2,9 +2,6 @@
 
     DistributaryError
     └── LiveError
-        ├── ServerAwayError       no NATS server answers at an address
-        ├── ServerRefusedError    the server rejects the credentials
-        ├── ServerStartError      the embedded server does not start
         ├── ServiceAwayError      no channel service answers
         ├── ServiceRunningError   a channel service is already running
         ├── ServiceReplacedError  another channel service has taken over
@@ -17,14 +14,19 @@
         │   └── EventsForgottenError  the service has lost them and reuses their numbers
         └── ClientClosedError     the client is closed
 
-Each message says what happened, with which value, and what to do next.
+Those of the server itself are in `machines.nats.errors`. Each message says what happened, with
+which value, and what to do next.
 """
 
 from __future__ import annotations
 
-import re
-
 from distributary.errors import LiveError
+from distributary.machines.nats.errors import (
+    ServerAwayError,
+    ServerRefusedError,
+    ServerStartError,
+    hide_secrets,
+)
 
 __all__ = [
     "ClientClosedError",
@@ -43,47 +45,6 @@ __all__ = [
     "UnknownTopicError",
     "hide_secrets",
 ]
-
-# Up to the last @, because a password may contain any character.
-_SECRET = re.compile(r"^((?:nats|tls|wss?|https?)://)?.*@", re.DOTALL)
-
-
-def hide_secrets(url: str) -> str:
-    """Remove users, passwords and tokens from one or several addresses, for display."""
-    return _SECRET.sub(r"\1***@", url)
-
-
-class ServerAwayError(LiveError):
-    """No NATS server answers at `url`."""
-
-    def __init__(self, url: str, reason: str) -> None:
-        self.url = hide_secrets(url)
-        self.reason = reason
-        super().__init__(
-            f"{self.url}: no NATS server answers ({reason}); start one, or check the address"
-        )
-
-
-class ServerRefusedError(LiveError):
-    """The server at `url` rejects the credentials."""
-
-    def __init__(self, url: str, reason: str) -> None:
-        self.url = hide_secrets(url)
-        self.reason = reason
-        super().__init__(
-            f"{self.url}: the NATS server refused the connection ({reason}); check the credentials"
-        )
-
-
-class ServerStartError(LiveError):
-    """The embedded server does not start."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(
-            f"the embedded NATS server does not start: {reason}; "
-            "or use --nats with a server of your own"
-        )
 
 
 class ServiceAwayError(LiveError):

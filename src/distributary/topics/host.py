@@ -7,7 +7,7 @@ same host exchange messages in memory; messages to other channels go over the ne
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import isfinite
 
@@ -15,6 +15,7 @@ import msgspec
 
 from distributary.machines.actions import Action, Append, Message, Send, SetTimer
 from distributary.topics.carriage import ClusterState
+from distributary.topics.census import Views
 from distributary.topics.cluster import ClusterChannel
 from distributary.topics.codec import (
     SERVICE,
@@ -28,6 +29,7 @@ from distributary.topics.codec import (
     NoTopic,
     Pulse,
     Put,
+    Puts,
     Remove,
     Removed,
     Resume,
@@ -38,6 +40,7 @@ from distributary.topics.codec import (
 from distributary.topics.errors import TopicNameError
 from distributary.topics.messages import (
     Answer,
+    Await,
     Carry,
     Drop,
     Dropped,
@@ -71,6 +74,7 @@ from distributary.topics.topic import FlowMeter, TopicChannel, TopicState
 __all__ = ["ChannelMessage", "Counts", "TopicHost"]
 
 _MEMBERS = members_of("")
+_VOLATILE = (Event, Inquire, Repair, Answer, Await)  # change no state but what members need
 _FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, More, Answer, Repair)
 
 
@@ -195,7 +199,12 @@ class TopicHost:
 
     def tell(self, to: str, message: Message, now: float, *, sender: str = SERVICE) -> list[Action]:
         """Send a message to a channel, as the host itself or in the name of another channel."""
-        self._send(sender, to, message)
+        return self.tell_all([(sender, to, message)], now)
+
+    def tell_all(self, said: Iterable[tuple[str, str, Message]], now: float) -> list[Action]:
+        """Send messages, each with its sender and its receiver."""
+        for sender, to, message in said:
+            self._send(sender, to, message)
         return self._finish(now)
 
     # --- inspection ----------------------------------------------------------------------------
@@ -237,8 +246,10 @@ class TopicHost:
 
     def _on_client_message(self, sender: str, to: str, message: Message, now: float) -> None:
         match message:
-            case Put():
-                self._on_put(sender, to, message, now)
+            case Put(stream, number, payload):
+                self._on_puts(sender, to, Puts(stream, number, (payload,)), now)
+            case Puts():
+                self._on_puts(sender, to, message, now)
             case Create(flow) if is_topic(to) and self.hosts(to):
                 self._answer(sender, self._create(topic_of(to), flow, now))
             case Remove() if is_topic(to) and self.hosts(to):
@@ -254,29 +265,29 @@ class TopicHost:
 
     # --- events --------------------------------------------------------------------------------
 
-    def _on_put(self, sender: str, to: str, put: Put, now: float) -> None:
+    def _on_puts(self, sender: str, to: str, puts: Puts, now: float) -> None:
         machine = self.topics.get(to)
         if machine is None:
             self._refuse_unknown_topic(sender, to)
             return
-        if len(put.payload) > self.most_payload:
+        if any(len(payload) > self.most_payload for payload in puts.payloads):
             self.counts.refused += 1  # a correct client never sends it
             return
-        stream = f"{sender}#{put.stream}"
+        stream = f"{sender}#{puts.stream}"
         held = self.state.streams.get(to, {}).get(stream)
         upto = held.upto if held else 0
-        if put.number > upto + 1:
-            self._answer(sender, Expect(put.stream, upto + 1))
+        if puts.first > upto + 1:
+            self._answer(sender, Expect(puts.stream, upto + 1))
             return
-        if put.number <= upto:
-            self.counts.repeated += 1
-            self._answer(sender, Taken(put.stream, upto))
-            return
-        actions = machine.on_message(sender, Publish(put.payload), now)
-        self._log.record_event(to, stream, put.number, put.payload, now)
-        self.counts.accepted += 1
-        self._perform(to, actions)
-        self._answer(sender, Taken(put.stream, put.number))
+        new = puts.payloads[upto + 1 - puts.first :]
+        self.counts.repeated += len(puts.payloads) - len(new)
+        self.counts.accepted += len(new)
+        for payload in new:
+            upto += 1
+            actions = machine.on_message(sender, Publish(payload), now)
+            self._log.record_event(to, stream, upto, payload, now)
+            self._perform(to, actions)
+        self._answer(sender, Taken(puts.stream, upto))
 
     # --- clients -------------------------------------------------------------------------------
 
@@ -438,8 +449,9 @@ class TopicHost:
                     self._send(to, sender, Dropped(message.version))
                 return
             machine = self._start_channel(to, ClusterState(), now)
+        views = _get_views(machine, sender)
         actions = machine.on_message(sender, message, now)
-        if not isinstance(message, Event | Inquire | Repair | Answer):  # no durable change
+        if not isinstance(message, _VOLATILE) or _get_views(machine, sender) is not views:
             who = message.subscriber if isinstance(message, Gone) else sender
             self._log.record_channel(to, machine.state, who)
         self._perform(to, actions)
@@ -460,6 +472,12 @@ class TopicHost:
             self._actions.append(Send(to, ChannelMessage(channel, message)))
         elif is_cluster(to) or to in self.topics or isinstance(message, Carry | Drop):
             self._inside.append((channel, to, message))
+
+
+def _get_views(machine: TopicChannel | ClusterChannel, subscriber: str) -> Views | None:
+    """What a subscriber last reported to a channel."""
+    member = machine.state.members.get(subscriber)
+    return member.views if member is not None else None
 
 
 def _is_client(name: str) -> bool:

@@ -16,6 +16,7 @@ __all__ = [
     "Accept",
     "Advise",
     "Answer",
+    "Await",
     "CarriageChange",
     "Carried",
     "Carry",
@@ -36,6 +37,7 @@ __all__ = [
     "Propose",
     "Publish",
     "Quote",
+    "Rarer",
     "Refuse",
     "Repair",
     "Settled",
@@ -59,11 +61,15 @@ class TopicFlow:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A channel, the topics it carries, and its toll: the marginal cost of one more subscriber."""
+    """A channel, the topics it carries, and its toll: the marginal cost of one more subscriber.
+
+    It carries them as of its own version `carry_version`.
+    """
 
     channel: str
     topics: tuple[TopicFlow, ...]
     toll: Cost
+    carry_version: Count = 0
 
 
 # --- an application and its subscriber -----------------------------------------------------------
@@ -193,9 +199,13 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Suggest:
-    """A topic's channel suggests a cluster to a subscriber."""
+    """A channel suggests a cluster to a subscriber.
+
+    Unless it recruits, this is only for those who are on the cluster already: what it carries.
+    """
 
     quote: Quote
+    recruit: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +297,29 @@ class Accept:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """One of the two channels refuses or abandons this merge."""
+    """One of the two channels refuses or abandons this merge.
+
+    A topic's channel tells a cluster its events per interval, and with how many subscribers of the
+    cluster the merge would pay; 0 if with none.
+    """
 
     number: Count
+    size: Count = 0
+    flow: Flow = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """A cluster asks a topic's channel to report when it has only so many events per interval."""
+
+    flow: Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Rarer:
+    """A topic's channel reports that its events have become as rare as the cluster asked."""
+
+    flow: Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,12 +336,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """A cluster asks a topic's channel for its events, or announces what else it carries."""
+    """A cluster asks a topic's channel for its events, or announces what else it carries.
+
+    The channel suggests the cluster to its subscribers, to all of them or to members of the
+    cluster only.
+    """
 
     version: Count
     topics: tuple[TopicFlow, ...]
     toll: Cost
     recruit: bool = False
+    tell: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +391,8 @@ class Advise:
 OVERHEAD = (
     *(Inquire, Offer, Join, Joined, Leave, Left, CarriageChange, Settled, Suggest, Tell, More),
     *(Survey, Answer),
-    *(Propose, Accept, Refuse, Found, Carry, Carried, Drop, Dropped, Advise, Invite),
+    *(Propose, Accept, Refuse, Await, Rarer),
+    *(Found, Carry, Carried, Drop, Dropped, Advise, Invite),
 )
 _WIRE_NAMES: dict[type, str] = {CarriageChange: "Change"}
 

@@ -32,7 +32,7 @@ class Policy:
     adds: bool = True  # a survey also considers adding a topic without all of its subscribers
     prunes: bool = True  # a cluster's survey reconsiders its topics and the cluster itself
     tells: bool = False  # members report every change, so that clusters know exact counts
-    announces_to_all: bool = True  # a cluster tells all members of a change, and each confirms it
+    announces_to_all: bool = True  # all members confirm a new topic, not only those concerned told
     obeys: bool = True  # subscribers follow every suggestion, whatever it costs them
     horizon: float = inf
     margin: float = 0.0
@@ -52,7 +52,7 @@ class Policy:
         return self.horizon == inf or -change * self.horizon > messages
 
 
-TAMARA = Policy()
+TAMARA = Policy(announces_to_all=False)
 OURS = Policy(survey_every=inf, tells=True, obeys=False, horizon=240.0)
 
 

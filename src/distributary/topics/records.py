@@ -236,10 +236,12 @@ class HostLog:
         self.state = state
         self._policy = policy
         self._fields: dict[str, bytes] = {}  # of each channel, as last recorded
+        self._changed: dict[str, dict[str, None]] = {}  # channels, and whom the changes concern
         self._records: list[bytes] = []
 
     def take(self) -> list[bytes]:
         """Return the records since the last call."""
+        self._record_changed()
         records, self._records = self._records, []
         return records
 
@@ -252,34 +254,46 @@ class HostLog:
         self._change(_Epoch(max(self.state.epoch + 1, int(now * 1_000))))
 
     def record_channel(self, channel: str, state: State, who: str | None = None) -> None:
-        """Record a change of a channel that concerned the subscriber `who`, or none."""
-        body = _encoder.encode(_plain_fields(state))
-        same = self._fields.get(channel) == body
-        self._fields[channel] = body
+        """Record a change of a channel that concerned the subscriber `who`, or none.
+
+        The record is written with the next one of another kind, or by `take`: a channel that
+        changes with each of a hundred messages is encoded once.
+        """
         self.state.states[channel] = state
-        raw = msgspec.Raw(_NOTHING if same else body)
+        concerned = self._changed.setdefault(channel, {})
         if who is not None:
-            member, departed = state.members.get(who), state.departed.get(who)
-            self._record(_Patch(channel, raw, {who: member}, {who: departed}))
-        elif not same:
-            self._record(_Patch(channel, raw, {}, {}))
+            concerned[who] = None
+
+    def _record_changed(self) -> None:
+        changed, self._changed = self._changed, {}
+        for channel, concerned in changed.items():
+            state = self.state.states[channel]
+            body = _encoder.encode(_plain_fields(state))
+            same = self._fields.get(channel) == body
+            self._fields[channel] = body
+            if same and not concerned:
+                continue
+            raw = msgspec.Raw(_NOTHING if same else body)
+            members = {who: state.members.get(who) for who in concerned}
+            departed = {who: state.departed.get(who) for who in concerned}
+            self._records.append(_encoder.encode(_Patch(channel, raw, members, departed)))
 
     def record_event(
         self, channel: str, stream: str, number: int, payload: bytes, at: float
     ) -> None:
-        """Record an event that a topic's channel has accepted."""
+        """Record an event that a topic has just accepted, before any other change of it."""
         self.state.mark_stream(channel, stream, number, at)
         self._record(_Accepted(channel, stream, number, payload, at))
 
     def remove_channel(self, channel: str) -> None:
         """Forget a cluster that has ended."""
-        self._fields.pop(channel, None)
         self._change(_Removed(channel))
+        self._fields.pop(channel, None)
 
     def remove_topic(self, channel: str, next_number: int, at: float) -> None:
         """Remove a topic, with all that belongs to it."""
-        self._fields.pop(channel, None)
         self._change(_Ended(channel, next_number, at))
+        self._fields.pop(channel, None)
 
     def forget_end(self, channel: str) -> None:
         """Forget a topic that was removed long ago."""
@@ -302,10 +316,12 @@ class HostLog:
             self._change(_Dead(client, None, 0.0))
 
     def _change(self, record: _Record) -> None:
+        self._record_changed()  # while the channels are there
         self.state.apply(record, self._policy)
         self._record(record)
 
     def _record(self, record: _Record) -> None:
+        self._record_changed()
         self._records.append(_encoder.encode(record))
 
 

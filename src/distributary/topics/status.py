@@ -51,6 +51,8 @@ class TopicStatus(msgspec.Struct, frozen=True):
     unsent: int
     dropped: int
     batches: int
+    searches: int  # for better clusters, under our policy
+    search_seconds: float  # of processor time that the last one took
 
     @property
     def saving(self) -> float:

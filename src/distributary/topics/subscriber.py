@@ -19,9 +19,9 @@ from distributary.machines.actions import Action, Message, Send, SetTimer
 from distributary.topics.attendance import Attendance, Attendances, AttendanceState, Wanted
 from distributary.topics.choice import (
     Choice,
+    Invitations,
     choose_best_cluster,
     choose_widest_cluster,
-    find_cheapest_cover,
 )
 from distributary.topics.codec import Expired, Forgotten, Missed, Pulse, Resume
 from distributary.topics.messages import (
@@ -51,7 +51,6 @@ from distributary.topics.sequence import EventSequencer
 
 __all__ = ["Subscriber"]
 
-_MOST_INVITATIONS = 20
 _MESSAGES_PER_MOVE = 3.0
 _SOON = 0.1  # seconds
 _MANY_TRIES = 2
@@ -67,7 +66,7 @@ class Subscriber(EventSequencer):
         self._epoch = 0  # the latest known epoch of the service
         self.secured: set[str] = set()  # newly covered topics, for the caller to take
         self._tolls: dict[str, float] = {}  # last known, of the topics' own channels
-        self._invitations: dict[str, Quote] = {}  # not accepted yet: several may pay together
+        self._invitations = Invitations()
         self._news: set[str] = set()  # topics to report once their channel has confirmed
         self._untold: dict[str, dict[str, News]] = {}  # unsent reports by cluster and topic
         self._tell_at = 0.0  # the next reports may be sent then
@@ -94,15 +93,7 @@ class Subscriber(EventSequencer):
         A topic's own channel does not count, because it is left as soon as a cluster brings the
         topic.
         """
-        return tuple(
-            topic
-            for topic in self.on[channel].topics
-            if topic in self.wanted
-            and not any(
-                held.brings and name != channel and is_cluster(name)
-                for name, held in self.on.sources(topic).items()
-            )
-        )
+        return self.on.find_needed(channel, self.wanted)
 
     def _topics_of(self, channel: str) -> Iterable[str]:
         held = self.on.get(channel)
@@ -134,8 +125,8 @@ class Subscriber(EventSequencer):
                 return self._settle(now)
             case CarriageChange():
                 return self._on_change(sender, message, now)
-            case Suggest(quote):
-                return self._on_suggestion(quote, now)
+            case Suggest(quote, recruit):
+                return self._on_suggestion(quote, recruit, now)
             case Invite(quote):
                 return self._on_invitation(quote, now)
             case Survey(number):
@@ -185,6 +176,8 @@ class Subscriber(EventSequencer):
             wanted.expected, wanted.epoch = offer.next_number, offer.epoch
             wanted.flow = offer.quote.topics[0].flow
             self.on.touched[topic] = None
+        for quote in offer.clusters:
+            self._learn(quote)
         actions: list[Action] = [SetTimer("refresh", now + self.policy.refresh)] if fresh else []
         if self.on.is_provided(topic):
             return [
@@ -336,33 +329,36 @@ class Subscriber(EventSequencer):
             held.toll = toll
             self.on.carry(channel, topics)
 
-    def _on_suggestion(self, quote: Quote, now: float) -> list[Action]:
+    def _on_suggestion(self, quote: Quote, recruit: bool, now: float) -> list[Action]:
         carried = {found.topic for found in quote.topics}
+        self._learn(quote)
+        if not recruit:
+            return self._settle(now)
         if not carried & set(self.wanted):
-            return []
+            return self._settle(now)
         if self.policy.obeys or self._build_choice().estimate_saving(quote) > 0:
             return [*self._start_joining(quote, now), *self._settle(now)]
-        return []
+        return self._settle(now)
+
+    def _learn(self, quote: Quote) -> None:
+        """Take note of what an own cluster carries, unless something later is known already."""
+        held = self.on.get(quote.channel)
+        if held is not None and held.brings and quote.carry_version > held.carry_version:
+            self._update_carriage(quote.channel, quote.carry_version, quote.topics, quote.toll)
 
     def _on_invitation(self, quote: Quote, now: float) -> list[Action]:
         """Move to the cheapest cover by own clusters and invitations, if the move pays.
 
         Clusters outside of the cover are left as soon as everything comes from elsewhere.
         """
-        self._invitations[quote.channel] = quote
-        while len(self._invitations) > _MOST_INVITATIONS:
-            del self._invitations[next(iter(self._invitations))]
+        self._invitations.add(quote)
         staying = {n: h for n, h in self.on.items() if h.stays}
         mine = [
             Quote(name, tuple(TopicFlow(t, f) for t, f in held.topics.items()), held.toll)
             for name, held in self.on.clusters.items()
             if name in staying
         ]
-        new = [q for name, q in self._invitations.items() if name not in self.on]
-        cover, cost = min(  # several new clusters may replace an old one only together
-            (find_cheapest_cover(self.wanted.keys(), q, self._toll) for q in ([*mine, *new], new)),
-            key=lambda found: found[1],
-        )
+        cover, cost = self._invitations.find_cover(self.wanted.keys(), mine, self.on, self._toll)
         now_paid = sum(held.toll for held in staying.values())
         names = {found.channel for found in cover}
         moves = len(names ^ {found.channel for found in mine})
@@ -370,7 +366,7 @@ class Subscriber(EventSequencer):
             return []
         actions: list[Action] = []
         for found in cover:
-            self._invitations.pop(found.channel, None)
+            self._invitations.drop(found.channel)
             actions += self._start_joining(found, now)
         for found in mine:
             self.on.set_parting(found.channel, found.channel not in names)
@@ -392,7 +388,7 @@ class Subscriber(EventSequencer):
             channels |= self._owing
             actions += self._send_settled()
         for name in channels:
-            if self._can_leave(name):
+            if self.on.can_leave(name, self.wanted):
                 actions += self._start_leaving(name, now)
         return actions
 
@@ -423,20 +419,6 @@ class Subscriber(EventSequencer):
         else:
             self._uncovered.add(topic)
         return actions
-
-    def _can_leave(self, name: str) -> bool:
-        """Whether a channel should be left and can be left now."""
-        held = self.on[name]
-        if not held.brings or held.owes is not None:
-            return False  # it still brings dropped topics until it gets our `Settled`
-        if any(topic in self.wanted for topic in held.topics):
-            useless = held.parting or not is_cluster(name)
-            return useless and all(
-                self.on.comes_elsewhere(topic, name)
-                for topic in held.topics
-                if topic in self.wanted
-            )
-        return True
 
     def _start_leaving(self, channel: str, now: float) -> list[Action]:
         held = self.on[channel]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,14 +42,16 @@ def survey(hosts: Sequence[TopicHost], now: float) -> ChannelSurvey:
         members = [row[name] for name in machine.state.members]
         found.follow(members, at)
         found.want(members, at)
+    needed = defaultdict[int, list[int]](list)  # members by topic: one call for each topic
     for cluster in clusters:
         state = cluster.state
         carried = {*state.topics, *state.dropping} & column.keys()
         number = found.form([column[topic] for topic in carried])
         found.join([row[member] for member in state.members], number)
         for member, attendance in state.members.items():
-            for topic in attendance.views.needs:
-                if topic in carried:
-                    found.want(row[member], column[topic])
+            for topic in carried.intersection(attendance.views.needs):
+                needed[column[topic]].append(row[member])
+    for at, wanting in needed.items():
+        found.want(wanting, at)
     flows = np.array([host.flow(name, now) for host in hosts for name in host.topics], float)
     return ChannelSurvey(found, flows, topics, tuple(names))

@@ -5,6 +5,7 @@ Reference: Milo et al. (2007), sections 2 and 3.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from math import exp, inf
 
@@ -16,7 +17,7 @@ from distributary.cost.updates import (
     estimate_pairing,
     toll,
 )
-from distributary.machines.actions import Action, Message, Send
+from distributary.machines.actions import Action, Message, Send, SetTimer
 from distributary.topics.addition import Addition, choose_addition
 from distributary.topics.census import Census
 from distributary.topics.channel import ChannelMachine, ChannelState, Lock, Poll
@@ -25,6 +26,7 @@ from distributary.topics.history import TopicHistory
 from distributary.topics.messages import (
     Accept,
     Advise,
+    Await,
     Carried,
     Carry,
     Drop,
@@ -38,6 +40,7 @@ from distributary.topics.messages import (
     Propose,
     Publish,
     Quote,
+    Rarer,
     Refuse,
     Repair,
     Suggest,
@@ -53,9 +56,11 @@ from distributary.topics.names import (
     topic_of,
 )
 from distributary.topics.policy import Policy
+from distributary.topics.triggers import find_thresholds
 
 __all__ = ["FlowMeter", "TopicChannel", "TopicState"]
 
+_MOST_LISTED = 256  # topics of the clusters in one offer
 _MOST_REPAIRED = 200  # events in answer to one request
 _MOST_EPOCHS = 64  # a subscriber that missed more restarts may not be told of lost events
 
@@ -90,7 +95,7 @@ class _Known:
 
     version: int
     quote: Quote
-    recruited: int = -1
+    recruited: int = -1  # the last version that the topic's subscribers were told of
 
 
 @dataclass(slots=True)
@@ -146,6 +151,7 @@ class TopicChannel(ChannelMachine):
         self._flow = state.meter.rate(state.meter.at, policy.interval)
         self._founded: tuple[Lock, str] | None = None  # the last merge and its new cluster
         self._moving_until = -inf  # until then subscribers may be moving to a cluster
+        self._awaited: dict[str, float] = {}  # events per interval of which to tell a cluster
 
     def measure(self) -> Channel:
         """The direct subscribers and the topic's own rate."""
@@ -165,9 +171,7 @@ class TopicChannel(ChannelMachine):
             case Publish(payload):
                 return self._publish(payload, now)
             case Inquire():
-                clusters = tuple(known.quote for known in self.state.clusters.values())
-                offer = Offer(self.quote(), clusters, self.state.next_number, self.epoch)
-                return [Send(sender, offer)]
+                return [Send(sender, self._offer())]
             case Repair(first):
                 missed = self.state.history.since(first, _MOST_REPAIRED)
                 return [Send(sender, event) for event in missed]
@@ -177,10 +181,12 @@ class TopicChannel(ChannelMachine):
                 return self._carry(sender, message, now)
             case Drop():
                 return self._drop(sender, message, now)
+            case Await(flow) if is_cluster(sender):
+                return self._await(sender, flow, now)
         return super().on_message(sender, message, now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
-        """Start a survey, evaluate its answers, or release the lock."""
+        """Start a survey, evaluate its answers, release the lock, or look at the rate."""
         self._flow = self.state.meter.rate(now, self.policy.interval)
         match name:
             case "survey":
@@ -193,6 +199,8 @@ class TopicChannel(ChannelMachine):
             case "lock":
                 self.lock = None
                 return []
+            case "rate":
+                return self._report_rarer(now)
         raise ValueError(f"there is no timer {name!r}")
 
     def _publish(self, payload: bytes, now: float) -> list[Action]:
@@ -203,25 +211,41 @@ class TopicChannel(ChannelMachine):
 
     # --- clusters ------------------------------------------------------------------------------
 
+    def _offer(self) -> Offer:
+        """The topic's own channel, and clusters with it: the cheapest ones if they list too much.
+
+        A subscriber of a hundred topics gets a hundred offers. If each listed ten clusters of a
+        hundred topics, that would be megabytes.
+        """
+        quotes = [known.quote for known in self.state.clusters.values()]
+        if sum(len(quote.topics) for quote in quotes) > _MOST_LISTED:
+            quotes.sort(key=lambda quote: (quote.toll / max(len(quote.topics), 1), quote.channel))
+            sums = itertools.accumulate(len(quote.topics) for quote in quotes)
+            fitting = sum(1 for listed in sums if listed <= _MOST_LISTED)
+            del quotes[max(fitting, 1) :]
+        return Offer(self.quote(), tuple(quotes), self.state.next_number, self.epoch)
+
     def _carry(self, cluster: str, message: Carry, now: float) -> list[Action]:
         dropped = last_version(self.state.dropped, cluster)
         if message.version <= dropped:
             return [Send(cluster, Dropped(dropped))]
         known = self.state.clusters.get(cluster)
-        quote = Quote(cluster, message.topics, message.toll)
+        quote = Quote(cluster, message.topics, message.toll, message.version)
         actions: list[Action] = []
         if known is None:
             known = self.state.clusters[cluster] = _Known(message.version, quote)
+            self._awaited.pop(cluster, None)
             actions = self._tell_other_clusters(cluster)
         elif message.version >= known.version:
             known.version, known.quote = message.version, quote
         actions.append(self._confirm(cluster, message.version))
-        recruits = message.recruit and known.recruited < message.version
-        if recruits:
+        tells = (message.recruit or message.tell) and known.recruited < message.version
+        if tells:
             known.recruited = message.version
             self._moving_until = now + self.policy.answer_within
-            actions += [Send(name, Suggest(quote)) for name in self.state.members]
-        if self._is_locked_for(cluster) and (recruits or self._is_carried_by(message)):
+            suggestion = Suggest(quote, message.recruit)
+            actions += [Send(name, suggestion) for name in self.state.members]
+        if self._is_locked_for(cluster) and (tells or self._is_carried_by(message)):
             self._moving_until = now + self.policy.answer_within
             actions += self._release()
         return actions
@@ -327,9 +351,38 @@ class TopicChannel(ChannelMachine):
             return [Send(sender, Refuse(message.number))]
         way = self._estimate_proposal(sender, message)
         if not self.policy.pays(way.change, way.messages):
-            return [Send(sender, Refuse(message.number))]
+            return self._refuse(sender, message, now)
         accept = Accept(message.number, self.flows(), self.size, way.recruit)
         return [*self._lock_with(sender, message.number, now), Send(sender, accept)]
+
+    def _refuse(self, sender: str, message: Propose, now: float) -> list[Action]:
+        """Refuse a merge that does not pay; a cluster learns from what size on it would."""
+        if self.policy.tells or not is_cluster(sender):
+            return [Send(sender, Refuse(message.number))]
+        flow, common = sum(f.flow for f in message.topics), min(message.common, message.size)
+        other = Channel(message.size, flow, len(message.topics))
+        limits = find_thresholds(self.policy.prices, other, self.measure(), min(common, self.size))
+        refuse = Refuse(message.number, max(limits.size, 0), self._flow)
+        return [Send(sender, refuse), *self._await(sender, limits.flow, now)]
+
+    # --- falling frequency (section 3.1) -------------------------------------------------------
+
+    def _await(self, cluster: str, flow: float, now: float) -> list[Action]:
+        """Look at the rate once per interval until it is as low as a cluster waits for."""
+        if flow < 0.0 or cluster in self.state.clusters:
+            return []
+        timer: list[Action] = (
+            [] if self._awaited else [SetTimer("rate", now + self.policy.interval)]
+        )
+        self._awaited[cluster] = flow
+        return timer
+
+    def _report_rarer(self, now: float) -> list[Action]:
+        reached = [name for name, flow in self._awaited.items() if self._flow <= flow]
+        for name in reached:
+            del self._awaited[name]
+        timer = [SetTimer("rate", now + self.policy.interval)] if self._awaited else []
+        return [*(Send(name, Rarer(self._flow)) for name in reached), *timer]
 
     def _estimate_proposal(self, sender: str, message: Propose) -> Addition:
         common = min(message.common, message.size, self.size)

@@ -6,7 +6,7 @@ from typing import Any
 
 from distributary.machines.actions import Send
 from distributary.topics import TAMARA
-from distributary.topics.codec import SERVICE, Bye, Create, Put, Taken
+from distributary.topics.codec import SERVICE, Bye, Create, Put, Puts, Taken
 from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.peer.client import GiveUp, PeerClient, Say
 from distributary.topics.records import HostState
@@ -46,7 +46,12 @@ def test_few_events_are_repeated_at_once_and_more_as_they_are_accepted() -> None
 
     def sent(actions: list[Any]) -> list[int]:
         said = [each.message.message for each in actions if isinstance(each, Send)]
-        return [each.number for each in said if isinstance(each, Put)]
+        return [
+            number
+            for each in said
+            if isinstance(each, Puts)
+            for number in range(each.first, each.first + len(each.payloads))
+        ]
 
     def take(upto: int) -> list[int]:
         answer = ChannelMessage("topic/t", Taken(1, upto))

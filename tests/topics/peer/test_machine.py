@@ -7,11 +7,13 @@ from functools import partial
 
 import pytest
 
-from distributary.topics.codec import Created, NoTopic, Removed
+from distributary.machines.actions import Action
+from distributary.topics.codec import Created, NoTopic, Pulse, Removed
 from distributary.topics.errors import EventsForgottenError
 from distributary.topics.messages import Event
 from distributary.topics.overlay.identifiers import identifier
-from distributary.topics.peer.client import Confirmed
+from distributary.topics.overlay.messages import KeepAlive, Replicate, Route
+from distributary.topics.peer.client import CancelRequest, Confirmed
 from distributary.topics.peer.copies import PeerState
 from distributary.topics.peer.simulation import PeerNetwork
 from tests.topics.peer.schedules import GIVE_UP, OVERLAY, PARAMETERS, POLICIES, REPAIR
@@ -268,3 +270,93 @@ def test_a_client_that_vanishes_is_removed_from_its_channels() -> None:
     network.run(PARAMETERS.dead_after + 3.0)
     host = network.hosts()[CHANNEL][0]
     assert set(host.topics[CHANNEL].state.members) == {"client/b"}
+
+
+@pytest.mark.parametrize(("talks", "dead"), [(True, False), (False, True)])
+def test_a_replica_that_is_slow_is_not_dead_while_it_sends_anything(
+    *, talks: bool, dead: bool
+) -> None:
+    """It answers to copies late, as if much else waited before them."""
+    network = build()
+    key = network.owner(CHANNEL)
+    root = network.peers[key]
+    name = next(name for name in holders(network) if name != key)
+    slow, patience = network.peers[name], OVERLAY.patience
+    take = slow.on_message
+
+    def take_late(sender: str, message: object, now: float) -> list[Action]:
+        if not isinstance(message, Replicate):
+            return take(sender, message, now)
+        again = partial(slow_turn, sender, message)
+        network.clock.at(now + 3 * patience, again)
+        return []
+
+    def slow_turn(sender: str, message: object) -> None:
+        network.simulation.call(name, partial(take, sender, message))
+
+    slow.on_message = take_late  # type: ignore[method-assign]
+    said = KeepAlive(slow.own, slow.overlay.pastry.leaves.members)
+    for at in range(40 * talks):
+        network.simulation.post(network.clock.now + at * patience / 4, key, said, sender=name)
+    before = network.count_messages()["recover"]
+    network.say("p", "t", b"x")
+    suspected = False
+    for _ in range(30):
+        network.run(patience / 10)
+        suspected |= name not in root.overlay.pastry.leaves.members
+    network.run(REPAIR)
+    assert suspected == dead
+    assert confirmed(network) == 1
+    assert read(network, "a") == read(network, "b") == [b"x"]
+    assert dead or network.count_messages()["recover"] == before, "the root was changed for it"
+
+
+def test_a_leaf_that_talks_but_does_not_route_is_routed_around() -> None:
+    """It is being started again, say: it owes an answer for a few times the patience at most."""
+    network = build()
+    key = network.owner(CHANNEL)
+    root = network.peers[key]
+    take = root.on_message
+    root.on_message = lambda sender, message, now: (  # type: ignore[method-assign]
+        [] if isinstance(message, Route) else take(sender, message, now)
+    )
+    via = network.peers[network.clients["client/p"].peer]
+    said = KeepAlive(root.own, root.overlay.pastry.leaves.members)
+    for at in range(40):
+        time = network.clock.now + at * OVERLAY.patience / 4
+        network.simulation.post(time, via.own.name, said, sender=key)
+    network.say("p", "t", b"x")
+    began, times = network.clock.now, list[float]()
+    for _ in range(100):
+        network.run(OVERLAY.patience / 20)
+        if key not in via.overlay.pastry.leaves.members:
+            times.append(network.clock.now - began)
+    assert 3 * OVERLAY.patience < times[0] < 6 * OVERLAY.patience
+
+
+def test_a_side_without_copies_does_not_say_that_a_topic_does_not_exist() -> None:
+    """It cannot know, and a topic that it was asked for survives the next crash of its root."""
+    network = build()
+    network.say("p", "t", b"0")
+    network.run(2.0)
+    far = [name for name in network.peers if name not in holders(network)]
+    network.client("lonely", [far[0]])
+    network.run(1.0)
+    network.cut("island", far)
+    network.run(2 * GIVE_UP)
+    network.want("lonely", "t")
+    network.say("lonely", "t", b"from the island")
+    network.remove("lonely", "t")
+    network.run(2 * GIVE_UP)
+    assert not [e for e in network.delivered("lonely") if not isinstance(e, Pulse)]
+    network.clients["client/lonely"].on_message("application", CancelRequest("t"), 0.0)
+    network.heal("island")
+    network.run(REPAIR)
+    assert confirmed(network, "lonely") == 1
+    network.crash(network.owner(CHANNEL))
+    network.run(REPAIR)
+    network.say("p", "t", b"after")
+    network.run(10.0)
+    for client in "ab":
+        assert read(network, client) == [b"0", b"from the island", b"after"]
+    assert read(network, "lonely")[-1] == b"after"

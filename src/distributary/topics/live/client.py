@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from distributary.topics.live.subscription import TopicSubscription, WhenFull
 
 if TYPE_CHECKING:
-    from distributary.topics.nats.options import NatsOptions
+    from distributary.machines.nats.options import NatsOptions
     from distributary.topics.peer.tcp.dialing import PeerOptions
 
 __all__ = ["ClientSettings", "ClientStatistics", "TopicClient"]

@@ -88,14 +88,20 @@ class Effects:
         """The timer of the deadlines has expired."""
         self._timer = None
 
+    def take_part(self) -> list[Action]:
+        """Return the actions since the last call, without what `take` adds at the end."""
+        actions, self._actions = self._actions, []
+        return actions
+
     def take(self) -> list[Action]:
-        """Return all actions since the last call, including the timer of the deadlines."""
+        """Return all actions since the last call, the timer of the deadlines, and counts."""
         first = self.deadlines.first()
         # A timer that expires too early costs little; resetting it each time costs more.
         if first is not None and (self._timer is None or first < self._timer):
             self._timer = first
             self._actions.append(SetTimer(_TIMER, first))
-        self._actions.extend(Work(kind, n) for kind, n in self._sent.items())
-        self._sent.clear()
+        if self._sent:
+            self._actions.extend(Work(kind, n) for kind, n in self._sent.items())
+            self._sent.clear()
         actions, self._actions = self._actions, []
         return actions

@@ -13,6 +13,8 @@ from distributary.topics.overlay.identifiers import RING, Peer, distance
 
 __all__ = ["LeafSet"]
 
+_MOST_KEYS = 10_000  # whose nearest member is remembered
+
 
 class LeafSet:
     """Up to `size / 2` peers on each side; all peers if there are fewer.
@@ -28,6 +30,7 @@ class LeafSet:
         self.members: dict[str, Peer] = {}
         self.after: list[Peer] = []
         self.before: list[Peer] = []
+        self._nearest: dict[int, Peer] = {}  # by key, as far as asked
         self._choose(members)
 
     def fits(self, peer: Peer) -> bool:
@@ -65,10 +68,15 @@ class LeafSet:
 
     def nearest(self, key: int) -> Peer:
         """The peer nearest to the key, among the members and the owner."""
-        return min(
-            chain((self.own,), self.members.values()),
-            key=lambda peer: distance(key, peer.identifier),
-        )
+        found = self._nearest.get(key)
+        if found is None:
+            if len(self._nearest) >= _MOST_KEYS:
+                self._nearest.clear()
+            found = self._nearest[key] = min(
+                chain((self.own,), self.members.values()),
+                key=lambda peer: distance(key, peer.identifier),
+            )
+        return found
 
     def nearest_members(self, key: int, n: int) -> list[Peer]:
         """The n members nearest to the key, or all if there are fewer."""
@@ -85,6 +93,7 @@ class LeafSet:
             split, rest = half, len(ahead) - half
         self.after, self.before = ahead[:split], ahead[rest:][::-1]
         self.members = {peer.name: peer for peer in chain(self.before, self.after)}
+        self._nearest.clear()
         self._reach_after = (self.after[-1].identifier - own) % RING if self.after else 0
         self._reach_before = (own - self.before[-1].identifier) % RING if self.before else 0
 

@@ -41,6 +41,7 @@ __all__ = ["Pastry"]
 
 _SOUGHT = 2  # lost peers that are looked for in each period
 _MOST_LOST = 64
+_SLOW_TIMES = 4  # a leaf that sends other messages may owe an answer for so many times the patience
 
 Arrive = Callable[[Routable, float], None]
 Change = Callable[[float], None]
@@ -75,7 +76,7 @@ class Pastry:
         self._failed: dict[str, float] = {}
         self._lost: dict[str, tuple[Peer, float]] = {}  # by name; those to look for, and since when
         self._probing: set[Peer] = set()
-        self._passing: dict[int, tuple[Peer, Route]] = {}
+        self._passing: dict[int, tuple[Peer, Route, float]] = {}  # and when each was sent
         self._passed = 0
         self._through: tuple[Peer, ...] = ()
         self._tries = 0
@@ -130,7 +131,7 @@ class Pastry:
         """Send a message to this hop; route around it if it does not answer."""
         self._passed += 1
         route = Route(key, self._passed, payload, hops + 1)
-        self._passing[self._passed] = hop, route
+        self._passing[self._passed] = hop, route, now
         self._effects.send(hop.name, route)
         self._effects.deadlines.set(("route", self._passed), now + self._parameters.patience)
 
@@ -155,7 +156,11 @@ class Pastry:
 
     def on_route_overdue(self, number: int, now: float) -> None:
         """The next hop does not answer: try another."""
-        hop, route = self._passing.pop(number)
+        hop, route, since = self._passing[number]
+        if (until := self.bear_with(hop, since, now)) is not None:
+            self._effects.deadlines.set(("route", number), until)
+            return
+        del self._passing[number]
         self.suspect(hop, now)
         if self.active:
             self.route(route.key, route.payload, now, route.hops - 1)
@@ -227,6 +232,21 @@ class Pastry:
         self.consider(message.leaves.values(), now)
 
     # Failure detection.
+
+    def note(self, sender: str, now: float) -> None:
+        """A message of any kind has arrived: a leaf that sends something is alive."""
+        if sender in self._heard:
+            self._heard[sender] = now
+
+    def bear_with(self, peer: Peer, since: float, now: float) -> float | None:
+        """Until when to wait for a peer that owes an answer since then; None if it counts as dead.
+
+        A peer that has much to do still sends messages. To take it for dead would give it, and all
+        others, more to do.
+        """
+        patience = self._parameters.patience
+        until = self._heard.get(peer.name, since) + patience
+        return until if until > now and now - since < _SLOW_TIMES * patience else None
 
     def on_tick(self, now: float) -> None:
         """Once per period: suspect silent leaves and send keep-alives."""
@@ -386,6 +406,10 @@ class Pastry:
     def count_lost(self, since: float) -> int:
         """The number of peers that were taken for dead since a time and not heard again."""
         return sum(at >= since for at in self._failed.values())
+
+    def count_missing(self) -> int:
+        """The number of peers that were lost and are still looked for: they may be cut off."""
+        return len(self._lost)
 
     @property
     def is_settling(self) -> bool:

@@ -48,17 +48,32 @@ class OverlayPeer:
 
     def on_message(self, sender: str, message: Message, now: float) -> list[Action]:
         """Handle a message of another peer or a request of the application."""
+        self.note(sender, message, now)
+        self.handle(sender, message, now)
+        return self._effects.take()
+
+    def on_timer(self, name: str, now: float) -> list[Action]:
+        """Handle an expired period or deadline."""
+        self.handle_timer(name, now)
+        return self._effects.take()
+
+    def handle(self, sender: str, message: Message, now: float) -> None:
+        """Handle a message, and leave the actions to whoever owns the effects."""
         handler = self._handlers.get(type(message))
         if handler is None:
             raise TypeError(f"a peer cannot handle {message!r}")
         if not self._gone:
             handler(sender, message, now)
-        return self._effects.take()
 
-    def on_timer(self, name: str, now: float) -> list[Action]:
-        """Handle an expired period or deadline."""
+    def note(self, sender: str, message: Message, now: float) -> None:
+        """The sender is alive, unless it is still joining."""
+        if not isinstance(message, m.LivenessProbe):
+            self.pastry.note(sender, now)
+
+    def handle_timer(self, name: str, now: float) -> None:
+        """Handle a timer, and leave the actions to whoever owns the effects."""
         if self._gone:
-            return []
+            return
         match name:
             case "leaves":
                 self.pastry.on_tick(now)
@@ -70,7 +85,6 @@ class OverlayPeer:
                     self._on_overdue(what, now)
             case _:
                 raise ValueError(f"there is no timer {name!r}")
-        return self._effects.take()
 
     def understands(self, kind: type) -> bool:
         """Whether this is the type of a message or request that a peer of the overlay handles."""

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
+from distributary.topics.overlay.group_log import GroupLog
 from distributary.topics.overlay.identifiers import Peer
-from distributary.topics.overlay.messages import NO_MEMBERS, Ballot, Members, Recovered
+from distributary.topics.overlay.messages import NO_MEMBERS, NOBODY, Ballot, Members, Recovered
 
 __all__ = ["RootRole", "RootState", "find_former", "is_majority", "version_of"]
 
@@ -29,7 +30,7 @@ class RootRole:
     best: Recovered | None = None
     members: Members = NO_MEMBERS  # the latest known ones
     proposed: Members = NO_MEMBERS
-    asked: set[str] = field(default_factory=set)
+    asked: dict[str, float] = field(default_factory=dict)  # when, by name
     awaited: dict[str, Peer] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)  # no answer: asked again, but not awaited
     promised: set[str] = field(default_factory=set)
@@ -40,6 +41,7 @@ class RootRole:
     replicas: dict[str, Peer] = field(default_factory=dict)
     have: dict[str, int] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
+    since_sent: dict[str, float] = field(default_factory=dict)  # by replica that owes an answer
     former: tuple[tuple[Peer, ...], ...] = ()  # majorities of these must learn of the members
     seated: set[str] = field(default_factory=set)  # those who have
     settled: bool = False
@@ -59,9 +61,13 @@ def find_former(role: RootRole) -> tuple[tuple[Peer, ...], ...]:
     return (role.members.peers, role.proposed.peers) if newer else (role.members.peers,)
 
 
-def version_of(found: Recovered) -> tuple[Ballot, int]:
-    """Of two copies, the one with the higher version is newer."""
-    return found.written, found.end
+def version_of(found: Recovered | GroupLog) -> tuple[Ballot, int]:
+    """Of two copies, the one with the higher version is newer.
+
+    One that never had an entry is older than all others, whoever wrote it: a root that could reach
+    no copy may have.
+    """
+    return (found.written, found.end) if found.end else (NOBODY, 0)
 
 
 def is_majority(peers: tuple[Peer, ...], names: Collection[str]) -> bool:

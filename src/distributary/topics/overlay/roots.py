@@ -102,6 +102,11 @@ class Roots:
         """The number of the first entry that is not accepted yet."""
         return self._roles[group].accepted
 
+    def is_in_doubt(self, group: int) -> bool:
+        """Whether all copies may be with peers that cannot be reached; there is none here."""
+        missing = self._pastry.count_missing()
+        return not self.log(group).end and missing > self._parameters.replicas
+
     def held(self) -> Iterator[int]:
         """The groups of which this peer is the root, or is about to be."""
         return iter([*self._roles])
@@ -140,14 +145,15 @@ class Roots:
         known = {peer.name: peer for peer in members}
         for name, peer in (known | self._pastry.leaves.members).items():
             if name not in role.asked and name != self._pastry.own.name:
-                role.asked.add(name)
+                role.asked[name] = now
                 if name not in role.silent or name in self._pastry.leaves.members:
                     role.awaited[name] = peer
                 self._effects.send(name, Recover(group, role.ballot, self._pastry.own))
         if role.awaited or self._pastry.is_settling or not self._may_go_on(role, now):
             self._effects.deadlines.set(("recover", group), now + self._parameters.patience)
-        elif role.best is not None and version_of(role.best) > (copy.written, copy.end):
+        elif role.best is not None and version_of(role.best) > version_of(copy):
             role.fetching = role.best.peer
+            role.asked[role.fetching.name] = now
             self._effects.send(role.fetching.name, Fetch(group, role.ballot, self._pastry.own))
             self._effects.deadlines.set(("recover", group), now + self._parameters.patience)
         else:
@@ -210,7 +216,12 @@ class Roots:
         role = self._roles.get(group)
         if role is None or not role.is_recovering:
             return
-        silent, role.awaited = role.awaited, {}
+        slow = self._find_slow(role, now)
+        silent = {name: peer for name, peer in role.awaited.items() if name not in slow}
+        role.awaited = {name: role.awaited[name] for name in slow if name in role.awaited}
+        if role.fetching is not None and role.fetching.name in slow:
+            self._effects.deadlines.set(("recover", group), slow[role.fetching.name])
+            return
         if role.fetching is not None:  # ask all again, since their best copy is gone
             silent[role.fetching.name] = role.fetching
             role.fetching, role.best = None, None
@@ -220,8 +231,19 @@ class Roots:
             self._pastry.suspect(peer, now)
         if self._roles.get(group) is role:
             if self._waits or role.best is None:
-                role.asked = set(role.promised)
+                known = role.promised | role.awaited.keys()
+                role.asked = {name: at for name, at in role.asked.items() if name in known}
             self._ask_leaves(group, now)
+
+    def _find_slow(self, role: RootRole, now: float) -> dict[str, float]:
+        """Peers that owe an answer but are alive, and until when to wait for them."""
+        owing = [*role.awaited.values()] if role.fetching is None else [role.fetching]
+        found: dict[str, float] = {}
+        for peer in owing:
+            until = self._pastry.bear_with(peer, role.asked[peer.name], now)
+            if until is not None:
+                found[peer.name] = until
+        return found
 
     def on_fetch(self, message: Fetch, now: float) -> None:
         """A new root needs this copy."""
@@ -452,19 +474,22 @@ class Roots:
 
     def _send_rest(self, group: int, role: RootRole, now: float) -> None:
         copy = self.log(group)
+        message: Replicate | None = None  # the same for most
         for name in role.replicas:
             first = role.sent[name]
-            entries = copy.part(first)
-            if entries is None:
-                self._send_whole(group, role, name, now)
-                continue
-            message = Replicate(group, role.ballot, first, entries, None, None)
+            if message is None or message.first != first:
+                entries = copy.part(first)
+                if entries is None:
+                    self._send_whole(group, role, name, now)
+                    continue
+                message = Replicate(group, role.ballot, first, entries, None, None)
             self._effects.send(name, message)
             role.sent[name] = copy.end
             if ("replicate", group, name) not in self._effects.deadlines:
                 self._expect(group, name, now)
 
     def _expect(self, group: int, name: str, now: float) -> None:
+        self._roles[group].since_sent[name] = now
         self._effects.deadlines.set(("replicate", group, name), now + self._parameters.patience)
 
     def on_replicate(self, sender: str, message: Replicate, now: float) -> None:
@@ -506,7 +531,12 @@ class Roots:
     def on_replicate_overdue(self, group: int, name: str, now: float) -> None:
         """A replica that does not answer is dead."""
         role = self._roles.get(group)
-        if role is not None and name in role.replicas:
+        if role is None or name not in role.replicas:
+            return
+        until = self._pastry.bear_with(role.replicas[name], role.since_sent[name], now)
+        if until is not None:
+            self._effects.deadlines.set(("replicate", group, name), until)
+        else:
             self._pastry.suspect(role.replicas[name], now)
             self._review(group, now)
 

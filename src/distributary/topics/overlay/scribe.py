@@ -74,6 +74,7 @@ class _Tree:
     parent: Peer | None = None
     heard: float = 0.0
     asked: Peer | None = None
+    asked_at: float = 0.0
     answered: bool = False
     window: EventWindow | None = None
     floor: int = 0
@@ -174,7 +175,7 @@ class Scribe:
         self.roots.review(group, now)
 
     def _ask(self, tree: _Tree, hop: Peer, now: float) -> None:
-        tree.asked, tree.answered = hop, False
+        tree.asked, tree.asked_at, tree.answered = hop, now, False
         self._effects.send(hop.name, TreeSubscribe(tree.group, self._own, tree.start()))
         self._effects.deadlines.set(("subscribe", tree.group), now + self._parameters.patience)
 
@@ -188,6 +189,10 @@ class Scribe:
         """Without an answer the hop is dead; with an answer but no place, ask again."""
         tree = self._trees.get(group)
         if tree is None or tree.asked is None:
+            return
+        until = self._pastry.bear_with(tree.asked, tree.asked_at, now)
+        if not tree.answered and until is not None:
+            self._effects.deadlines.set(("subscribe", group), until)
             return
         asked, tree.asked = tree.asked, None
         if not tree.answered:

@@ -23,6 +23,7 @@ from distributary.topics.peer.messages import (
     Vouch,
     Vouched,
 )
+from distributary.topics.peer.runs import join_events
 from distributary.topics.policy import Policy
 
 __all__ = ["Access"]
@@ -168,20 +169,23 @@ class Access:
             for client, join in joins.items():
                 self._outside.append(ToChannel(channel, client, join, self.own))
 
-    def on_tree(self, message: ReceivedEvent | LostEvents, since: float) -> None:
-        """An event has come down a tree, or the tree has lost some."""
-        channel = self._names.get(message.group)
+    def on_tree(self, group: int, messages: Iterable[ReceivedEvent | LostEvents]) -> None:
+        """Events have come down a tree in one turn, or the tree has lost some."""
+        channel = self._names.get(group)
         if channel is None:
             return
-        if isinstance(message, ReceivedEvent):
-            said = message.publication.payload
-            if not isinstance(said, Event):
+        received: list[Event | Missed] = []
+        for message in messages:
+            if isinstance(message, LostEvents):
+                received.append(Missed())
+            elif isinstance(message.publication.payload, Event):
+                received.append(message.publication.payload)
+            else:
                 self._effects.count("refused")
-                return
-        else:
-            said = Missed()
-        for client in self._heard[channel].clients:
-            self._deliver(client, channel, said, since)
+        for said in join_events(received):
+            all_the_same = ChannelMessage(channel, said)  # encoded once
+            for client in self._heard[channel].clients:
+                self._effects.deliver(client, all_the_same, 0.0)
 
     # --- roots ---------------------------------------------------------------------------------
 
@@ -235,6 +239,11 @@ class Access:
             self._unanswered = {r.name: self._unanswered.get(r.name, 0) + 1 for r in by_root}
         for root, words in by_root.items():
             yield root, Vouch(words, self.own)
+
+    @property
+    def has_new_listeners(self) -> bool:
+        """Whether some were not vouched for yet."""
+        return bool(self._fresh)
 
     def take_outgoing(self) -> list[ToChannel]:
         """The messages of clients to channels since the last call."""

@@ -19,6 +19,7 @@ from distributary.topics.codec import (
     Bye,
     Create,
     Created,
+    EventRun,
     Expect,
     NoTopic,
     Pulse,
@@ -31,6 +32,7 @@ from distributary.topics.host import ChannelMessage
 from distributary.topics.messages import Join, Left, Unwant, Want
 from distributary.topics.names import topic_channel, topic_of
 from distributary.topics.peer.messages import Listen, Neighbours, Unlisten
+from distributary.topics.peer.runs import join_puts, split_run
 from distributary.topics.policy import Policy
 from distributary.topics.subscriber import Subscriber
 
@@ -277,8 +279,9 @@ class PeerClient:
         return []
 
     def _put(self, topic: str, outbox: _Outbox) -> list[Action]:
-        puts = outbox.next_puts()
-        return [self._send(topic_channel(topic), put) for put in puts]
+        channel = topic_channel(topic)
+        puts = [ChannelMessage(channel, put) for put in outbox.next_puts()]
+        return [Send(self.peer, message) for message in join_puts(puts)]
 
     def _repeat(self, now: float) -> list[Action]:
         actions: list[Action] = []
@@ -321,6 +324,8 @@ class PeerClient:
         match said:
             case Pulse():
                 return []
+            case EventRun():
+                return self._on_events(channel, said, now)
             case Taken():
                 return self._on_taken(said, now)
             case Expect():
@@ -345,6 +350,12 @@ class PeerClient:
             at = now + self.parameters.linger
             actions.append(SetTimer(f"{_OWN}{_UNLISTEN}{channel}", at))
         return actions
+
+    def _on_events(self, channel: str, run: EventRun, now: float) -> list[Action]:
+        actions: list[Action] = []
+        for event in split_run(run):
+            actions += self.subscriber.on_message(channel, event, now)
+        return self._perform(actions, now)
 
     def _unlisten(self, channel: str) -> list[Action]:
         if channel in self.subscriber.on or channel not in self._listening:

@@ -82,15 +82,17 @@ _Key = Annotated[int, msgspec.Meta(ge=0)]  # msgpack's integers end where keys d
 _Version = tuple[tuple[Count, _Key], Count]
 _Slot = Annotated[int, msgspec.Meta(ge=0, lt=16)]
 
+_SHORT_ARRAY, _MASK = 0x90, 0xF0  # how MessagePack begins arrays of up to 15 items
+
 _encoder = msgspec.msgpack.Encoder()
 
 
 class _Form(NamedTuple):
-    """How a field travels: its type on the wire, and the translations."""
+    """How a field travels: its type on the wire, and the translations, if any."""
 
     wire: Any
-    encode: Callable[[Any], Any] = lambda value: value
-    decode: Callable[[Any], Any] = lambda value: value
+    encode: Callable[[Any], Any] | None = None
+    decode: Callable[[Any], Any] | None = None
 
 
 @lru_cache(100_000)
@@ -104,6 +106,18 @@ def _peers(names: Iterable[str]) -> tuple[Peer, ...]:
 
 def _said(raw: msgspec.Raw) -> Any:
     return codec.decode(bytes(raw))[1]
+
+
+def _encode_said(said: Any) -> msgspec.Raw:
+    return msgspec.Raw(codec.encode("", said))
+
+
+def _encode_members(found: m.Members) -> tuple[Any, tuple[str, ...]]:
+    return found.version, _names(found.peers)
+
+
+def _decode_members(found: tuple[Any, tuple[str, ...]]) -> m.Members:
+    return m.Members(found[0], _peers(found[1]))
 
 
 def _event(found: tuple[msgspec.Raw, float]) -> m.GroupPublication:
@@ -131,20 +145,16 @@ _LEAVES = _Form(
     lambda leaves: tuple(leaves),
     lambda names: {name: _peer(name) for name in names},
 )
-_MEMBERS = _Form(
-    tuple[_Version, tuple[_Name, ...]],
-    lambda found: (found.version, _names(found.peers)),
-    lambda found: m.Members(found[0], _peers(found[1])),
-)
+_MEMBERS = _Form(tuple[_Version, tuple[_Name, ...]], _encode_members, _decode_members)
 _MAYBE_MEMBERS = _Form(
     _MEMBERS.wire | None,
-    lambda found: None if found is None else _MEMBERS.encode(found),
-    lambda found: None if found is None else _MEMBERS.decode(found),
+    lambda found: None if found is None else _encode_members(found),
+    lambda found: None if found is None else _decode_members(found),
 )
-_SAID = _Form(msgspec.Raw, lambda said: msgspec.Raw(codec.encode("", said)), _said)
+_SAID = _Form(msgspec.Raw, _encode_said, _said)
 _PUBLICATIONS = _Form(
     tuple[tuple[msgspec.Raw, Flow], ...],
-    lambda found: [(_SAID.encode(each.payload), each.since) for each in found],
+    lambda found: [(_encode_said(each.payload), each.since) for each in found],
     lambda found: tuple(map(_event, found)),
 )
 _ROUTABLE = _Form(
@@ -193,8 +203,8 @@ _CONTENT: dict[type, _Form] = {m.Replicate: _Form(tuple[bytes, ...] | None)}
 class _Layout(NamedTuple):
     kind: type
     number: int
-    names: tuple[str, ...]
-    forms: tuple[_Form, ...]
+    encoders: tuple[tuple[str, Callable[[Any], Any] | None], ...]  # None: it travels as it is
+    decoders: tuple[Callable[[Any], Any] | None, ...]
     decoder: msgspec.msgpack.Decoder[Any]
 
 
@@ -204,7 +214,9 @@ def _lay_out(number: int, kind: type) -> _Layout:
     names = tuple(one.name for one in each)
     forms = tuple(_form(kind, name, hints[name]) for name in names)
     wire: Any = tuple.__class_getitem__((int, *(form.wire for form in forms)))
-    return _Layout(kind, number, names, forms, msgspec.msgpack.Decoder(wire))
+    encoders = tuple((name, form.encode) for name, form in zip(names, forms, strict=True))
+    decoders = tuple(form.decode for form in forms)
+    return _Layout(kind, number, encoders, decoders, msgspec.msgpack.Decoder(wire))
 
 
 def _form(kind: type, name: str, hint: Any) -> _Form:
@@ -215,28 +227,28 @@ def _form(kind: type, name: str, hint: Any) -> _Form:
 
 _LAYOUTS = {number: _lay_out(number, kind) for number, kind in _NUMBERS.items()}
 _BY_KIND = {layout.kind: layout for layout in _LAYOUTS.values()}
-_first = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 def _encode(message: Any) -> bytes:
     layout = _BY_KIND[type(message)]
-    values = (
-        form.encode(getattr(message, name))
-        for name, form in zip(layout.names, layout.forms, strict=True)
-    )
-    return _encoder.encode((layout.number, *values))
+    values: list[Any] = [layout.number]
+    for name, encode in layout.encoders:
+        value = getattr(message, name)
+        values.append(value if encode is None else encode(value))
+    return _encoder.encode(values)
 
 
 def _decode(data: bytes, kinds: frozenset[type]) -> Any:
-    raw = _first.decode(data)
-    if not raw:
-        raise ValueError("an empty array is no message")
-    layout = _LAYOUTS.get(msgspec.msgpack.decode(raw[0], type=int))
+    if len(data) < 2 or data[0] & _MASK != _SHORT_ARRAY:
+        raise ValueError("a message is an array")
+    layout = _LAYOUTS.get(data[1])  # numbers below 128 are one byte
     if layout is None or layout.kind not in kinds:
         raise ValueError("there is no such message here")
     _, *found = layout.decoder.decode(data)
-    values = (form.decode(value) for form, value in zip(layout.forms, found, strict=True))
-    message = layout.kind(*values)
+    for at, decode in enumerate(layout.decoders):
+        if decode is not None:
+            found[at] = decode(found[at])
+    message = layout.kind(*found)
     if isinstance(message, ToChannel | ToClient) and not is_channel(message.channel):
         raise ValueError(f"{message.channel!r} is no channel")
     return message

@@ -188,6 +188,8 @@ class PeerState:
 
     def take(self) -> list[bytes]:
         """The records since the last call."""
+        if not self._records:
+            return []
         records, self._records[:] = list(map(_encoder.encode, self._records)), []
         return records
 

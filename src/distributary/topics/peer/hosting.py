@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from distributary.topics.overlay.scribe import Scribe
 from distributary.topics.peer.copies import ChannelLog, PeerState
 from distributary.topics.peer.messages import ToChannel, ToClient, Vouch
 from distributary.topics.peer.parameters import PeerParameters
+from distributary.topics.peer.runs import join_events, split_run
 from distributary.topics.policy import Policy
 
 __all__ = ["ChannelHosting"]
@@ -87,9 +88,12 @@ class ChannelHosting:
         log: ChannelLog = self.scribe.roots.log(group)
         log.trim(end)
         hosted = self._hosted.get(group)
-        while hosted is not None and hosted.pending and hosted.pending[0][0] <= end:
-            _, send = hosted.pending.popleft()
-            self._perform_send(hosted, send, now)
+        if hosted is None:
+            return
+        sends: list[Send] = []
+        while hosted.pending and hosted.pending[0][0] <= end:
+            sends.append(hosted.pending.popleft()[1])
+        self._send_all(hosted, sends, now)
 
     def open(self, group: int, now: float) -> None:
         """Start the channel, and serve the tree and whoever waits."""
@@ -143,21 +147,28 @@ class ChannelHosting:
             hosted.access[sender] = message.via
         host = hosted.host
         if host is None or not self._exists(hosted):
-            if is_topic(channel) and not isinstance(message.message, Create | Remove):
+            said = message.message
+            doubt = isinstance(said, Remove) and self.scribe.roots.is_in_doubt(hosted.group)
+            if is_topic(channel) and (doubt or not isinstance(said, Create | Remove)):
                 self._refuse_unknown_topic(channel, message)
                 return
             host = host or self._start_host(hosted, channel, now)
         if hosted.channel != channel:
             self._effects.count("refused")  # another channel with the same key
             return
-        said = ChannelMessage(channel, message.message)
-        self._perform(hosted, host.on_message(sender, said, now), now)
+        actions: list[Action] = []
+        for each in split_run(message.message):
+            actions += host.on_message(sender, ChannelMessage(channel, each), now)
+        self._perform(hosted, actions, now)
 
     def _exists(self, hosted: _Hosted) -> bool:
         host = hosted.host
         return host is not None and hosted.channel in host.state.states
 
     def _refuse_unknown_topic(self, channel: str, message: ToChannel) -> None:
+        if self.scribe.roots.is_in_doubt(identifier(channel)):
+            self._effects.count("in doubt")  # repeated until the others are back, or given up
+            return
         sender, said = message.sender, message.message
         if not is_channel(sender):
             answer = ToClient(channel, sender, NoTopic(topic_of(channel)), self._own)
@@ -256,21 +267,31 @@ class ChannelHosting:
         if records:
             roots.append(group, records)
         end = roots.log(group).end
+        sends = [action for action in actions if isinstance(action, Send)]
+        if hosted.pending or roots.accepted(group) < end:
+            hosted.pending.extend((end, send) for send in sends)
+        else:
+            self._send_all(hosted, sends, now)
         for action in actions:
-            match action:
-                case Send() if hosted.pending or roots.accepted(group) < end:
-                    hosted.pending.append((end, action))
-                case Send():
-                    self._perform_send(hosted, action, now)
-                case SetTimer(name, at):
-                    self._effects.set_timer(f"{_TIMER} {group} {hosted.ballot[0]} {name}", at)
+            if isinstance(action, SetTimer):
+                name = f"{_TIMER} {group} {hosted.ballot[0]} {action.name}"
+                self._effects.set_timer(name, action.at)
 
-    def _perform_send(self, hosted: _Hosted, send: Send, now: float) -> None:
-        to, message = send.to, send.message.message
-        if to.startswith(_MEMBERS):
-            publication = GroupPublication(self._own, 0, message, now)
-            self.scribe.multicast(hosted.group, (publication,))
-        elif is_channel(to):
+    def _send_all(self, hosted: _Hosted, sends: Iterable[Send], now: float) -> None:
+        """Send messages, events that follow each other together; each receiver's keep an order."""
+        by_receiver: dict[str, list[Any]] = {}
+        for send in sends:
+            by_receiver.setdefault(send.to, []).append(send.message.message)
+        for to, messages in by_receiver.items():
+            if to.startswith(_MEMBERS):
+                found = tuple(GroupPublication(self._own, 0, each, now) for each in messages)
+                self.scribe.multicast(hosted.group, found)
+                continue
+            for message in join_events(messages):
+                self._send_one(hosted, to, message)
+
+    def _send_one(self, hosted: _Hosted, to: str, message: Any) -> None:
+        if is_channel(to):
             self._outside.append(ToChannel(to, hosted.channel, message, self._own))
         elif (via := hosted.access.get(to)) is not None:
             self._answer(via, ToClient(hosted.channel, to, message, self._own))

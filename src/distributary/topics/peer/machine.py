@@ -84,19 +84,20 @@ class TopicPeer:
         """Handle a message of a client; the first one attaches it."""
         self._notice(now)
         self.access.on_client(client, message, now)
-        return self._settle([], now)
+        return self._settle(now)
 
     def detach(self, client: str, now: float) -> list[Action]:
         """The connection to a client has ended; it may come back, here or at another peer."""
         self._notice(now)
         self.access.detach(client)
-        return self._settle([], now)
+        return self._settle(now)
 
     # --- inputs of the network -----------------------------------------------------------------
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:
         """Handle a message of another peer."""
         self._notice(now)
+        self.overlay.note(sender, message, now)
         match message:
             case ToClient():
                 self.access.on_answer(message, now)
@@ -108,10 +109,10 @@ class TopicPeer:
             case Vouched():
                 self.access.on_vouched(message, now)
             case _ if self.overlay.understands(type(message)):
-                return self._give_overlay(sender, message, now)
+                self.overlay.handle(sender, message, now)
             case _:
                 self._effects.count("refused")
-        return self._settle([], now)
+        return self._settle(now)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """Handle an expired timer."""
@@ -126,15 +127,16 @@ class TopicPeer:
             self._effects.set_timer(_VOUCH, now + self.parameters.vouch_every)
             self._vouch(now, all_of_them=True)
         else:
-            return self._settle(self.overlay.on_timer(name, now), now)
-        return self._settle([], now)
+            self.overlay.handle_timer(name, now)
+        return self._settle(now)
 
     def finish(self, now: float) -> list[Action]:
         """Do once what follows from all inputs of a turn: replicate what they have written."""
         self.overlay.scribe.roots.flush(now)
         self.access.confirm()
-        self._vouch(now, all_of_them=False)
-        return self._settle([], now)
+        if self.access.has_new_listeners:
+            self._vouch(now, all_of_them=False)
+        return self._settle(now)
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -146,7 +148,8 @@ class TopicPeer:
             self.hosting.excuse(now)
 
     def _give_overlay(self, sender: str, message: Any, now: float) -> list[Action]:
-        return self._settle(self.overlay.on_message(sender, message, now), now)
+        self.overlay.handle(sender, message, now)
+        return self._settle(now)
 
     def _vouch(self, now: float, *, all_of_them: bool) -> None:
         pastry = self.overlay.pastry
@@ -168,27 +171,29 @@ class TopicPeer:
             self._neighbours = found
             self.access.tell_neighbours(now)
 
-    def _settle(self, actions: list[Action], now: float) -> list[Action]:
+    def _settle(self, now: float) -> list[Action]:
         """Bring messages between the parts of this peer to their receivers, until none is left."""
         done: list[Action] = []
-        actions = [*actions, *self._effects.take()]
-        while actions:
-            for action in actions:
+        while True:
+            inside = self._effects.take_part()
+            outside = [*self.access.take_outgoing(), *self.hosting.take_outgoing()]
+            if not (inside or outside):
+                break
+            received: dict[int, list[ReceivedEvent | LostEvents]] = {}
+            for action in inside:
                 if isinstance(action, Deliver) and isinstance(
                     action.message, ReceivedEvent | LostEvents
                 ):
-                    self.access.on_tree(action.message, action.since)
+                    received.setdefault(action.message.group, []).append(action.message)
                 else:
                     done.append(action)
-            for message in (*self.access.take_outgoing(), *self.hosting.take_outgoing()):
+            for group, messages in received.items():
+                self.access.on_tree(group, messages)
+            for message in outside:
                 self._carry(message, now)
-            actions = self._effects.take()
-        self._store()
-        return [*self._effects.take(), *done]
-
-    def _store(self) -> None:
         for record in self.state.take():
             self._effects.append(record)
+        return [*self._effects.take(), *done]
 
     def _carry(self, message: ToChannel | ToClient, now: float) -> None:
         if isinstance(message, ToClient):

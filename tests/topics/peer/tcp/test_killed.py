@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from distributary.topics.peer.tcp.client import RingClient
 from tests.topics.peer.tcp.processes import PATIENCE, make_client, run_peers
 from tests.topics.peer.tcp.storm import storm
 
@@ -64,6 +66,31 @@ async def leave_one_by_one(folder: Path) -> None:
         await client.publish("t", b"2")
         got = [await asyncio.wait_for(subscription.get(), PATIENCE) for _ in range(3)]
     assert [event.payload for event in got if event is not None] == [b"0", b"1", b"2"]
+
+
+async def follow_a_suspended_peer(folder: Path) -> None:
+    async with (
+        run_peers(folder, 4) as ring,
+        make_client(ring[1:]) as reader,
+        make_client(ring[2:]) as publisher,
+    ):
+        assert isinstance(reader, RingClient)
+        never = replace(reader.machine.subscriber.policy, refresh=1e9)
+        reader.machine.subscriber.policy = never  # what it misses it is not to request again
+        await publisher.create("t")
+        subscription = await reader.subscribe("t")
+        ring[1].signal(signal.SIGSTOP)
+        for number in range(30):
+            await publisher.publish("t", b"%d" % number)
+            event = await asyncio.wait_for(subscription.get(), PATIENCE)
+            assert event is not None
+            assert event.payload == b"%d" % number
+        assert reader.peer != ring[1].address
+        ring[1].signal(signal.SIGCONT)
+
+
+def test_a_reader_whose_peer_is_suspended_gets_events_at_another(tmp_path: Path) -> None:
+    asyncio.run(follow_a_suspended_peer(tmp_path))
 
 
 def test_peers_that_leave_hand_their_topics_on_and_exit_with_0(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from distributary.machines.actions import Action, Deliver, Send
 from distributary.machines.real import DirectDriver, LinkConnection, Links, own_tasks
 from distributary.machines.real.clock import make_clock
 from distributary.machines.real.liveness import BackOff
-from distributary.topics.codec import Created, NoTopic, Put, Removed
+from distributary.topics.codec import Created, NoTopic, Put, Puts, Removed
 from distributary.topics.errors import (
     ClientClosedError,
     EventsLostError,
@@ -40,6 +40,7 @@ from distributary.topics.peer.client import (
 )
 from distributary.topics.peer.codec import CLIENT_SIDE
 from distributary.topics.peer.parameters import PeerParameters
+from distributary.topics.peer.runs import join_puts
 from distributary.topics.peer.tcp.dialing import CLIENT_LIMITS, PeerOptions, make_client_dialer
 from distributary.topics.peer.tcp.errors import PeerAwayError, PeerRefusedError
 from distributary.topics.peer.tcp.greeting import Hello, client_name, find_fault
@@ -94,7 +95,8 @@ class RingClient(TopicClient):
         self._connection: LinkConnection | None = None
         self._connected = asyncio.Event()
         self._moved = asyncio.Event()  # the connection is not to the machine's peer, or has ended
-        self._waiting: deque[Any] = deque()  # for the peer that is being dialled
+        self._said: list[Send] = []  # in this turn of the loop
+        self._waiting: deque[Send] = deque()  # for the peer that is being dialled
         self._refusals: dict[str, PeerRefusedError] = {}  # by peer, since the last connection
         self._trouble = "it does not answer"
         self._subscriptions: dict[str, TopicSubscription] = {}
@@ -139,6 +141,7 @@ class RingClient(TopicClient):
         if not self._is_open:
             return
         self._driver.perform(self.machine.leave())
+        self._flush()
         self._is_open = False
         self._driver.close()
         for subscription in self._subscriptions.values():
@@ -295,6 +298,8 @@ class RingClient(TopicClient):
     def _note_secured(self) -> None:
         """Let those go on whose subscriptions are complete."""
         subscriber = self.machine.subscriber
+        if not subscriber.secured:
+            return
         secured, subscriber.secured = subscriber.secured, set()
         for topic in secured:
             waiting = self._secured.get(topic)
@@ -302,15 +307,21 @@ class RingClient(TopicClient):
                 waiting.set_result(None)
 
     def _send(self, sends: list[Send]) -> None:
+        """Queue messages; what one turn of the loop has said to the peer is sent together."""
+        if not self._said:
+            asyncio.get_running_loop().call_soon(self._driver.guard, self._flush)
+        self._said += sends
+
+    def _flush(self) -> None:
+        """Send what is queued, or keep it for the peer that is being dialled."""
         connection, peer = self._connection, self.machine.peer
-        messages = [action.message for action in sends if action.to == peer]
-        self._puts += sum(
-            isinstance(each, ChannelMessage) and isinstance(each.message, Put) for each in messages
-        )
+        messages = join_puts(action.message for action in self._said if action.to == peer)
+        self._said.clear()
+        self._puts += sum(map(_count_puts, messages))
         if connection is not None and connection.peer.dialled == peer:
             connection.send(map(connection.codec.encode, messages))
         elif len(self._waiting) + len(messages) <= _MOST_WAITING:
-            self._waiting.extend(messages)
+            self._waiting.extend(Send(peer, message) for message in messages)
         else:
             self._dropped += len(messages)  # the machine repeats them
 
@@ -392,8 +403,9 @@ class RingClient(TopicClient):
                 moved.cancel()
             if not self._is_open:
                 return
-            self._waiting.clear()
             self._give_up_if_refused()
+            # What the machine has said to its next peer already is sent there.
+            self._waiting = deque(each for each in self._waiting if each.to != peer)
             if self.machine.peer == peer:
                 self._perform(self.machine.lost(self._clock()))
             await asyncio.sleep(back_off.pause(self._clock() - began))
@@ -427,8 +439,9 @@ class RingClient(TopicClient):
             return
         self._connection = connection
         self._refusals.clear()
-        waiting, self._waiting = self._waiting, deque()
-        connection.send(map(connection.codec.encode, waiting))
+        messages = [each.message for each in self._waiting if each.to == connection.peer.dialled]
+        self._waiting.clear()
+        connection.send(map(connection.codec.encode, messages))
         self.machine.excuse(self._clock())
         self._connected.set()
 
@@ -453,3 +466,13 @@ class RingClient(TopicClient):
         if connection is self._connection:
             self._connection = None
             self._trouble = connection.reason
+
+
+def _count_puts(message: Any) -> int:
+    """The events that a message publishes."""
+    match message:
+        case ChannelMessage(_, Put()):
+            return 1
+        case ChannelMessage(_, Puts(_, _, payloads)):
+            return len(payloads)
+    return 0

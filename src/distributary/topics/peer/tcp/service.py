@@ -65,7 +65,7 @@ from distributary.topics.policy import Policy
 __all__ = ["MOST_COPIES", "PeerService", "PeerSettings"]
 
 MOST_COPIES = 9
-_BATCH = 64  # inputs that share one write
+_BATCH = 256  # inputs that share one write
 _QUEUE = 10_000  # inputs
 _QUEUED_BYTES = 64 << 20
 _RING_FRAME = 256 << 20  # a full copy of a channel
