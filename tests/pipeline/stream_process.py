@@ -47,8 +47,10 @@ def _run(folder: str, out: str, last: str = "", nth: str = "0") -> None:
         if name == last and reached[name] == int(nth):
             os.killpg(0, signal.SIGKILL)
 
+    base = Path(folder) / "base"
+    job = small_job(Path(folder), out, base=base if base.exists() else None)
     with use_spark(MASTER, SETTINGS) as session:
-        stream(session, small_job(Path(folder), out), StreamHooks(step=step))
+        stream(session, job, StreamHooks(step=step))
 
 
 if __name__ == "__main__":

@@ -252,7 +252,11 @@ def test_names_that_are_whole_numbers_are_text(spark: SparkSession, tmp_path: Pa
 
 def test_sizes_of_any_number_type(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "log.parquet")
-    for values, good in (([5, -1, 2**40], [5]), ([5.0, 5.5, float("nan")], [5])):
+    for values, good in (
+        ([5, -1, 2**40], [5]),
+        ([5.0, 5.5, 1e300], [5]),
+        ([5.0] + [float("nan")] * 2, [5]),
+    ):
         table = {"ts": [NOON] * 3, "flow": ["IBM"] * 3, "size": values}
         pq.write_table(pa.table(table), path)
         log = published(spark, path)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distributary.errors import InputError
 from distributary.pipeline import message_counts
 from distributary.pipeline.message_counts import MessageCounts
 
@@ -47,3 +48,19 @@ def test_totals_are_sums_and_only_changes_are_told(
             assert +told == +totals
             # Rows that came too late count no more, though a window never moves back.
             every = Counter({key: n for key, n in every.items() if key[1] >= horizon})
+
+
+def test_more_messages_than_64_bits_hold_are_refused() -> None:
+    counts = MessageCounts()
+    row = {"flow": ["a", "b"], "slot": [0, 1], "messages": [2**61, 2**61]}
+    counts.add(pa.table(row), 0)
+    with pytest.raises(InputError, match="add up to 4,611,686,018,427,387,905"):
+        counts.add(pa.table({"flow": ["c"], "slot": [1], "messages": [1]}), 0)
+
+
+def test_messages_that_left_the_window_make_room() -> None:
+    counts, told = MessageCounts(), []
+    for slot in range(5):
+        table = pa.table({"flow": ["a"], "slot": [slot], "messages": [2**61]})
+        told.append(counts.add(table, slot - 1)["messages"].to_pylist())
+    assert told == [[2**61], [2**62], [], [], []]

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-from distributary.cli.console import results
+from distributary.cli.console import notes, results
 from distributary.cli.log_shapes import ShapeOptions
 from distributary.cli.multicast_options import MetricsOptions
 from distributary.cli.option_groups import takes_groups
@@ -58,6 +59,15 @@ class LogFolders(ShapeOptions):
         Seconds,
         duration_option("Quarantine messages older than the latest by more than this.", INPUT),
     ] = Seconds("10m")
+    base: Annotated[
+        str | None,
+        option(
+            "Plan folder to go on from whenever the plan in it changes; looked at before each "
+            "batch.",
+            INPUT,
+            metavar="PATH",
+        ),
+    ] = None
     until_idle: Annotated[
         bool, option("Exit when all files that are there have been read.", INPUT, "--until-idle")
     ] = False
@@ -125,6 +135,7 @@ def pipeline_stream(
             drift=float(planner.drift),
             max_moves=planner.max_moves,
             until_idle=logs.until_idle,
+            base=None if logs.base is None else Path(logs.base),
         )
     printer = _BatchPrinter(as_document)
 
@@ -133,9 +144,13 @@ def pipeline_stream(
             with shown.make_way():
                 printer.print_batch(entry)
 
+        def print_note(line: str) -> None:
+            with shown.make_way():
+                notes.print(line, markup=False)
+
         print_address(running)
         with _serve(metrics) as show:
-            hooks = StreamHooks(print_batch, show, printer.note_step)
+            hooks = StreamHooks(print_batch, show, printer.note_step, print_note)
             return stream(running, job, hooks)
 
     view = View(events, keep=False, idle="waiting for the next batch")
@@ -196,6 +211,8 @@ def _batch_line(entry: Mapping[str, Any], seconds: float) -> str:
         parts.append(f"{entry['moves']:,} flows moved, {entry['new']:,} new")
         if entry["moves"] and entry["saved"] is not None:
             parts.append(f"{entry['saved']:.3g}/s saved")
+        if "base" in entry:
+            parts.append("from another base")
         parts.append(f"version {entry['version']}, planned {entry['age_batches']:,} batches ago")
     return "; ".join([*parts, f"{seconds:.1f} s"])
 

@@ -33,6 +33,7 @@ from distributary.files.flow_filters import FlowFilters, read_flow_filters, writ
 from distributary.files.limits import (
     limits_document,
     list_profiles,
+    parse_limits,
     read_limits,
     read_profile,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "fingerprint",
     "limits_document",
     "list_profiles",
+    "parse_limits",
     "plan_document",
     "price_document",
     "read_demand",

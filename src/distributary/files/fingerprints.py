@@ -7,17 +7,39 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from distributary.model import Interest, Rates
+from distributary.model import Interest, Plan, Rates
 
 
-def fingerprint(content: Interest | Rates) -> str:
+def fingerprint(content: Interest | Rates | Plan) -> str:
     """ "sha256:" and the hash of all names and numbers, in their sorted order."""
     digest = hashlib.sha256()
-    for piece in _interest(content) if isinstance(content, Interest) else _rates(content):
+    for piece in _list_pieces(content):
         # The length comes first, so that different pieces never give the same bytes.
         digest.update(len(piece).to_bytes(8, "little"))
         digest.update(piece)
     return f"sha256:{digest.hexdigest()}"
+
+
+def _list_pieces(content: Interest | Rates | Plan) -> Iterable[bytes]:
+    if isinstance(content, Interest):
+        return _interest(content)
+    return _rates(content) if isinstance(content, Rates) else _plan(content)
+
+
+def _plan(plan: Plan) -> Iterable[bytes]:
+    yield b"plan"
+    yield from _names(plan.receivers)
+    yield from _names(plan.flows)
+    for numbers in (
+        plan.session_group,
+        plan.placement_flow,
+        plan.placement_session,
+        plan.subscription_receiver,
+        plan.subscription_session,
+        plan.unicast_receiver,
+        plan.unicast_flow,
+    ):
+        yield numbers.astype("<i4").tobytes()
 
 
 def _interest(interest: Interest) -> Iterable[bytes]:

@@ -27,7 +27,7 @@ from distributary.files.faults import (
 from distributary.files.tables import read_table
 from distributary.model import Amount, Limits, PacketStep, Unit
 
-__all__ = ["limits_document", "list_profiles", "read_limits", "read_profile"]
+__all__ = ["limits_document", "list_profiles", "parse_limits", "read_limits", "read_profile"]
 
 SWITCHES = (Column("receiver", ColumnKind.TEXT), Column("switch", ColumnKind.TEXT))
 SECTIONS = {
@@ -76,12 +76,24 @@ def read_limits(
     return _parse(path, text, None if receivers is None else set(receivers), count)
 
 
+def parse_limits(text: str, name: str = "limits", count: Unit = "messages") -> Limits:
+    """The limits of a text as in a file; it cannot name a table of switches, which is a file."""
+    return _parse(Path(name), text.encode(), None, count, has_tables=False)
+
+
 def limits_document(limits: Limits) -> dict[str, Any]:
     """The limits that are set, for JSON."""
     return {name: value for name, value in asdict(limits).items() if value}
 
 
-def _parse(path: Path, text: bytes, receivers: set[str] | None, count: Unit) -> Limits:
+def _parse(
+    path: Path,
+    text: bytes,
+    receivers: set[str] | None,
+    count: Unit,
+    *,
+    has_tables: bool = True,
+) -> Limits:
     try:
         document = tomllib.loads(text.decode("utf-8"))
     except UnicodeDecodeError:
@@ -105,7 +117,15 @@ def _parse(path: Path, text: bytes, receivers: set[str] | None, count: Unit) -> 
     )
     groups.refuse_names()
     network.refuse_names()
-    switch_of = _read_switches(path, switches.own.get("table"), receivers)
+    table = switches.own.get("table")
+    if table is not None and not has_tables:
+        raise input_fault(
+            path,
+            f"table of [switches] is {show_value(table)}, and only a file of limits has tables",
+            value=table,
+            remedy="take [switches] out",
+        )
+    switch_of = _read_switches(path, table, receivers)
     receiver_rates = to_receivers.rates_by_name("rate")
     to_receivers.check_known(receiver_rates, receivers, "nobody of this name wants a flow")
     entries_of = switches.counts_by_name("entries")

@@ -32,9 +32,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from distributary.errors import InfeasibleError, InputError
 from distributary.files import Intake, ReadDemand, read_plan, save_plan
 from distributary.model import Demand, Plan, Rates
+from distributary.pipeline.base import BasePlan, BaseWatch
 from distributary.pipeline.buckets import TableKind
 from distributary.pipeline.collecting import collect_parts
 from distributary.pipeline.following import FollowedPlan, PlanFollower, find_unserved
+from distributary.pipeline.history import describe_batch, describe_plan
 from distributary.pipeline.ingest import (
     Log,
     Reason,
@@ -44,9 +46,10 @@ from distributary.pipeline.ingest import (
     mark_copies,
     read_publications,
     read_subscriptions,
+    unite_rows,
 )
 from distributary.pipeline.interest import action_digest
-from distributary.pipeline.job import LOGS, StreamJob, driver_need
+from distributary.pipeline.job import StreamJob, driver_need
 from distributary.pipeline.kept_state import BatchRows, KeptState
 from distributary.pipeline.kept_tables import ACTIONS, IDS, SLOTS
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState, PlannedAt
@@ -55,6 +58,7 @@ from distributary.pipeline.rates import publication_digest
 from distributary.pipeline.sources import report_read_faults
 from distributary.pipeline.steps import say
 from distributary.pipeline.times import to_time
+from distributary.pipeline.warming import PlannerWarmUp
 from distributary.pipeline.watching import Arrivals, list_arrivals
 from distributary.pipeline.writing import count_rows, write_arrow
 
@@ -69,12 +73,14 @@ class StreamHooks:
     """What a stream calls: `tell` with each batch's line of the history, `step` before each step.
 
     `show` gets the state at the start and after each batch, before `tell` has the batch's line.
-    What any of them raises ends the stream. `clock` gives the present time.
+    `note` gets what an operator should know, a line each. What any of them raises ends the stream.
+    `clock` gives the present time.
     """
 
     tell: Callable[[Mapping[str, Any]], None] = lambda entry: None
     show: Callable[[LedgerState], None] = lambda state: None
     step: Callable[[str], None] = lambda name: None
+    note: Callable[[str], None] = lambda line: None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
@@ -91,6 +97,11 @@ class BatchSteps:
         self._follower = PlanFollower(
             job.request, self._kept.demand, self._read_running(), job.drift, job.max_moves
         )
+        self._base = None if job.base is None else BaseWatch(job.base, job.request.size)
+        if self._base is not None and self._base.is_missing:
+            hooks.note(f"{job.base}: has no plan yet; it is taken when there is one")
+        self._warm_up = PlannerWarmUp(job.request)
+        self._warm_up.start()
         self._committing, self._ended = Lock(), False
 
     def run(self, batch: DataFrame, number: int) -> None:
@@ -108,6 +119,7 @@ class BatchSteps:
         """Commit nothing from now on, even if a batch is still running."""
         with self._committing:
             self._ended = True
+        self._warm_up.end()
 
     def _run(self, batch: DataFrame, number: int) -> None:
         before = self._ledger.state
@@ -129,8 +141,10 @@ class BatchSteps:
         slots, ids, state = self._read_messages(parts["publications"], state, folder)
         state, change = self._kept.apply(BatchRows(actions, slots, ids), state, folder)
         state = self._follow_demand(state, change, folder)
+        if self._base is not None and self._base.fault is not None:
+            state = replace(state, entry={**state.entry, "base_fault": self._base.fault})
         files = sum(part.files for part in parts.values())
-        state = replace(state, entry=_entry(before, state, files))
+        state = replace(state, entry=describe_batch(before, state, files))
         with self._committing:
             if self._ended:
                 raise InterruptedError("the stream has ended")
@@ -165,7 +179,7 @@ class BatchSteps:
             return SLOTS.schema.empty_table(), IDS.schema.empty_table(), state
         self._say("reading the publications")
         logs = self._read_publications(part, state)
-        rows = _union([log.rows.drop("raw") for log in logs])
+        rows = unite_rows(logs)
         identified = sum(log.identified for log in logs)
         if identified > 1:
             rows = mark_copies(rows)
@@ -207,13 +221,22 @@ class BatchSteps:
     def _follow_demand(self, state: LedgerState, change: DemandChange, folder: Path) -> LedgerState:
         """Let the plan follow the demand: a new version if it differs from the running plan."""
         self._check_size()
+        base = self._look_at_base(state)
         self._say("planning")
+        self._warm_up.wait()
         try:
-            followed = self._follower.follow(change, state.reference)
+            if base is None:
+                followed = self._follower.follow(change, state.reference)
+            else:
+                followed = self._follower.follow_base(base.plan, state.reference)
         except InfeasibleError as error:
+            self._leave_base(base)
             return self._keep_plan(state, folder, error)
         if followed is None:
+            self._leave_base(base)
             return state
+        if base is not None:
+            state = replace(state, base=base.fingerprint)
         version = self._write_version(followed, state, folder)
         planned = state.planned
         if followed.drift is None or followed.before is not None or planned is None:
@@ -225,9 +248,24 @@ class BatchSteps:
             version=version,
             reference=followed.reference,
             planned=planned,
-            entry=_plan_entry(followed),
+            entry=describe_plan(followed) | ({} if base is None else {"base": base.fingerprint}),
             unserved=None,
         )
+
+    def _look_at_base(self, state: LedgerState) -> BasePlan | None:
+        """The plan to go on from, if it is another one than before."""
+        if self._base is None:
+            return None
+        fault = self._base.fault
+        found = self._base.look(state.base)
+        if self._base.fault not in (None, fault):
+            self._hooks.note(f"the base stays as it was: {self._base.fault}")
+        return found
+
+    def _leave_base(self, base: BasePlan | None) -> None:
+        """Go on from the plan in force; the base is tried again with the next batch."""
+        if base is not None:
+            self._follower.restart(self._read_running())
 
     def _write_version(self, followed: FollowedPlan, state: LedgerState, folder: Path) -> int:
         """Write the plan, if it differs from the running one; return the version in force."""
@@ -341,7 +379,8 @@ def _count_actions(found: pa.Table) -> RowCounts:
 
 def _count_messages(found: pa.Table) -> RowCounts:
     """Count the rows of a digest by what became of them."""
-    reasons = _sum_by_reason(found, "messages", "copies")
+    rows = "rows" if "rows" in found.column_names else "messages"
+    reasons = _sum_by_reason(found, rows, "copies")
     messages, copies = reasons.pop(None, (0, 0))
     return RowCounts(messages, copies, _first_of_each(reasons))
 
@@ -379,57 +418,6 @@ def _add_counts(state: LedgerState, log: str, counts: RowCounts) -> LedgerState:
         "reasons": dict(sorted(reasons.items())),
     }
     return replace(state, counts={**state.counts, log: total})
-
-
-def _entry(before: LedgerState, state: LedgerState, files: int) -> dict[str, Any]:
-    """The batch's line of the history, which does not depend on the clock."""
-
-    def number(of: LedgerState, log: str, key: str) -> int:
-        counts = of.counts.get(log, {})
-        if key == "quarantined":
-            return sum(counts.get("reasons", {}).values())
-        return int(counts.get(key, 0))
-
-    return {
-        "batch": state.batch,
-        "files": files,
-        **{log: number(state, log, "used") - number(before, log, "used") for log in LOGS},
-        **{
-            key: sum(number(state, log, key) - number(before, log, key) for log in LOGS)
-            for key in ("duplicates", "quarantined")
-        },
-        **{"excess": None, "drift": None, "moves": 0, "new": 0},
-        **{"drift_cost": None, "drift_share": None, **state.entry},
-        **_age_entry(state),
-        "version": state.version,
-    }
-
-
-def _plan_entry(followed: FollowedPlan) -> dict[str, Any]:
-    """What the line of the history says about the plan."""
-    cost = followed.cost
-    return {
-        "excess": followed.excess,
-        "drift": followed.drift,
-        "moves": followed.moves,
-        "new": followed.new,
-        "drift_cost": followed.drift_cost,
-        "drift_share": followed.drift_cost / cost.work if cost.work else 0.0,
-    }
-
-
-def _age_entry(state: LedgerState) -> dict[str, Any]:
-    """How old the plan is, and what the last moves saved."""
-    planned = state.planned
-    if planned is None:
-        return {"age_batches": None, "age_s": None, "saved": None, "saved_share": None}
-    began, now = planned.latest, state.latest
-    return {
-        "age_batches": state.batch - planned.batch,
-        "age_s": 0.0 if began is None or now is None else (now - began) / 1e6,
-        "saved": planned.saved,
-        "saved_share": planned.saved_share,
-    }
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Final
 
 from distributary.pipeline.shapes import Path
 
-__all__ = ["DOCUMENTED", "FAINT", "HINTED", "score_name"]
+__all__ = ["DOCUMENTED", "FAINT", "HINTED", "NAMED", "score_name"]
 
 DOCUMENTED: Final = 10
 NAMED: Final = 6
@@ -29,6 +29,7 @@ _STRONG: Final[Mapping[str, frozenset[str]]] = {
     "flow": _words("flow topic symbol channel instrument ticker stream feed"),
     "action": _words("action op operation"),
     "size": _words("size bytes length len"),
+    "count": _words("count messagecount msgcount messages nmessages nummessages"),
     "id": _words("id msgid messageid uuid guid eventid mid"),
     "filter": _words("filter condition predicate selector"),
 }
@@ -48,6 +49,7 @@ _WEAK: Final[Mapping[str, frozenset[str]]] = {
         "event type verb command cmd kind method status state change subscribed active"
     ),
     "size": frozenset({"payloadbytes"}),
+    "count": frozenset(),
     "id": _words("offset seq sequence seqno nonce requestid"),
     "filter": _words("where query expression rule subscription"),
 }
@@ -74,7 +76,7 @@ def _score_word(role: str, name: str) -> int:
         return NAMED
     if forms & _STRONG[role]:
         return NAMED
-    if role not in ("id", "action") and set(tokens) & _STRONG[role]:
+    if role not in ("id", "action", "count") and set(tokens) & _STRONG[role]:
         return HINTED
     return FAINT if (forms | set(tokens)) & _WEAK[role] else 0
 

@@ -64,10 +64,11 @@ class UsableFilters:
 class Content:
     """A content-based log as flows.
 
-    `publications` (ts, flow, size, and position if the log has it) and `interest` (receiver, flow)
-    are the input of the other steps. `flows` describes each flow: flow, filter, and `own`, true for
-    the filters of the set that the flow is named after. `sets` lists every set of filters: flow,
-    filters (texts), messages, and `own`. They are computed from `matched` and `folded`.
+    `publications` (ts, flow, size, and count and position if the log has them) and `interest`
+    (receiver, flow) are the input of the other steps. `flows` describes each flow: flow, filter,
+    and `own`, true for the filters of the set that the flow is named after. `sets` lists every set
+    of filters: flow, filters (texts), messages, and `own`. They are computed from `matched` and
+    `folded`.
     `filters` are the filters that were matched.
     """
 
@@ -209,9 +210,15 @@ def _refused_rows(filters: DataFrame, refused: DataFrame) -> DataFrame:
 def _match_combinations(publications: DataFrame, usable: UsableFilters) -> DataFrame:
     """The distinct combinations of attributes, their events' number, and the filters they match."""
     combinations = publications.groupBy(*map(quote_name, usable.attributes)).agg(
-        F.count(F.lit(1)).alias("_messages")
+        _count_messages(publications).alias("_messages")
     )
     return list_matches(combinations.where(F.col("_messages") > 0), usable.matcher, "_filters")
+
+
+def _count_messages(publications: DataFrame) -> Column:
+    if "count" not in publications.columns:
+        return F.count(F.lit(1))
+    return F.coalesce(F.sum("count"), F.lit(0).cast("bigint"))  # 0: there are no rows at all
 
 
 def _label_events(
@@ -231,7 +238,7 @@ def _label_events(
         "ts",
         F.col("_flow").alias("flow"),
         size.cast("int").alias("size"),
-        *(["position"] if "position" in columns else []),
+        *(name for name in ("count", "position") if name in columns),
     )
 
 

@@ -10,6 +10,12 @@ the plan.
 excess costs what the batch changed. Only to move flows, and to describe a new version, does it go
 through the whole demand, which is in memory too.
 
+A stream may also be given another plan to go on from, the base, because somebody else changed it.
+It is completed like the running one. The reference never rises by that: it stays, or becomes the
+base's excess if that is lower. So neither flows that somebody else placed nor a plan that was put
+back make the stream content with more waste than it had reached. If there is no reference yet, it
+is unknown how good the base is, and flows are moved until that gains nothing any more.
+
 A plan must also keep its terms. If the running plan cannot be completed within them without moves,
 flows are moved at once. If that is not enough, there is no plan for the demand: the running one
 stays, and `find_unserved` lists who misses what. A request with terms is followed by `follow`,
@@ -55,13 +61,14 @@ class FollowedPlan:
 
     `made` and `demand` are None if the plan is the running one as it was. `drift` is the relative
     growth of the excess above the reference before anything was moved; `reference` is the one for
-    the next batch. `before` is the cost before flows were moved; None if none were.
+    the next batch, None if it is not known yet. `before` is the cost before flows were moved; None
+    if none were.
     """
 
     made: MadePlan | None
     demand: Demand | None
     cost: RunningCost
-    reference: float
+    reference: float | None
     drift: float | None = None
     moves: int = 0
     new: int = 0
@@ -75,6 +82,8 @@ class FollowedPlan:
     @property
     def drift_cost(self) -> float:
         """The work per second beyond that of a plan whose excess is still the reference."""
+        if self.reference is None:
+            return 0.0
         return self.cost.excess - self.reference * self.cost.flooding_excess
 
     @property
@@ -90,14 +99,17 @@ def follow(
     reference: float | None,
     drift: float,
     max_moves: int | None = None,
+    *,
+    is_base: bool = False,
 ) -> FollowedPlan:
     """The plan for a demand: a new one, or the running one completed, with moves if it drifted.
 
-    `max_moves` is by default 2 % of the flows, and at least one. If no plan within these moves
-    keeps the terms of the request, `InfeasibleError` says why.
+    `is_base` says that the previous plan is a base that was taken just now. `max_moves` is by
+    default 2 % of the flows, and at least one. If no plan within these moves keeps the terms of the
+    request, `InfeasibleError` says why.
     """
     flows = len(demand.interest.flows)
-    if previous is None or reference is None:
+    if previous is None:
         made = make_plan(demand, request)
         cost = _cost_of(made)
         return FollowedPlan(made, demand, cost, cost.relative_excess, new=flows)
@@ -109,14 +121,13 @@ def follow(
             raise
         forced = _move_flows(demand, request, previous, most, reference)
         return replace(forced, reference=forced.excess)
-    grown = _growth(served.excess, reference)
-    served = replace(served, drift=grown)
-    if grown <= drift or not most:
-        return served
-    better = _move_flows(demand, request, previous, most, reference)
+    served = _measure_drift(served, is_base=is_base)
+    if not most or not _is_worth_moving(served, drift):
+        return _settle_unknown(served)
+    better = _move_flows(demand, request, previous, most, served.reference)
     if better.excess >= served.excess:
         return replace(served, reference=served.excess)
-    better = replace(better, drift=grown, before=served.cost)
+    better = replace(better, drift=served.drift, before=served.cost)
     return _settle_reference(better, most)
 
 
@@ -137,6 +148,10 @@ class PlanFollower:
     ) -> None:
         self._request, self._demand = request, demand
         self._drift, self._max_moves = drift, max_moves
+        self.restart(running)
+
+    def restart(self, running: Plan | None) -> None:
+        """Begin anew with the plan in force."""
         self._whole = None if running is None else Previous.of(running)
         self._running: RunningPlan | None = None
         self._late = 0  # flows that the plan in force lacked, as it was made on other terms
@@ -144,10 +159,26 @@ class PlanFollower:
             self._running, step = self._load(running)
             self._late = len(step.placed)
 
+    def follow_base(self, base: Plan, reference: float | None) -> FollowedPlan | None:
+        """The plan after a batch that goes on from a base, instead of the running plan.
+
+        The demand has taken the batch's change. `reference` is that of the batch before, None if
+        there is no plan yet. Should the plan not be put in force, `restart` with the one that is.
+        """
+        self._running, self._whole, self._late = None, Previous.of(base), 0
+        if not self._demand.pairs:
+            return None
+        if not self._can_keep(base):
+            return self._follow_whole(reference, is_base=True)
+        self._running, step = self._load(base)
+        if len(step.placed) == self._running.n_flows:
+            return self._follow_anew()
+        return self._follow_step(self._running, step, reference, is_base=True)
+
     def follow(self, change: DemandChange, reference: float | None) -> FollowedPlan | None:
         """The plan after a batch; None if nobody wants anything.
 
-        `reference` is that of the batch before, None if there is no plan yet.
+        `reference` is that of the batch before, None if it is not known yet.
         """
         if self._running is None:
             return self._follow_whole(reference)
@@ -161,36 +192,50 @@ class PlanFollower:
         )
         if not self._demand.pairs:
             return None
-        if reference is None or len(step.placed) == self._running.n_flows:
-            # There is nothing to keep: none of the plan's flows is wanted any more.
-            self._running = self._whole = None
-            return self._follow_whole(None)
+        if len(step.placed) == self._running.n_flows:
+            return self._follow_anew()
         return self._follow_step(self._running, step, reference)
 
-    def _follow_step(self, running: RunningPlan, step: PlanStep, reference: float) -> FollowedPlan:
+    def _follow_anew(self) -> FollowedPlan | None:
+        """A new plan, as there is nothing to keep: none of the plan's flows is wanted any more."""
+        self._running = self._whole = None
+        return self._follow_whole(None)
+
+    def _follow_step(
+        self,
+        running: RunningPlan,
+        step: PlanStep,
+        reference: float | None,
+        *,
+        is_base: bool = False,
+    ) -> FollowedPlan:
         """The running plan, completed already, with moves if it drifted."""
         cost, late = self._cost(running), self._late
         self._late = 0
-        grown = _growth(cost.relative_excess, reference)
-        served = FollowedPlan(None, None, cost, reference, grown, new=len(step.placed) + late)
+        served = FollowedPlan(None, None, cost, reference, new=len(step.placed) + late)
+        served = _measure_drift(served, is_base=is_base)
         most = _most_moves(running.n_flows, self._max_moves)
-        if grown > self._drift and most:
+        if most and _is_worth_moving(served, self._drift):
             demand = self._take_demand()
             previous = self._list_places(running, step)
-            better = _move_flows(demand, self._request, previous, most, reference)
+            better = _move_flows(demand, self._request, previous, most, served.reference)
             assert better.made is not None
             moved, _ = self._load(better.made.solution.plan)
             if self._cost(moved).excess < cost.excess:
                 self._running = moved
-                better = replace(better, drift=grown, cost=self._cost(moved), before=cost)
+                drift, after = served.drift, self._cost(moved)
+                better = replace(better, drift=drift, cost=after, before=cost)
                 return _settle_reference(better, most)
             served = replace(served, reference=cost.relative_excess)
-        if step.is_same and not late:
+        served = _settle_unknown(served)
+        if step.is_same and not late and not is_base:
             return served
         demand = self._take_demand()
         return replace(served, made=self._describe(running, demand), demand=demand)
 
-    def _follow_whole(self, reference: float | None) -> FollowedPlan | None:
+    def _follow_whole(
+        self, reference: float | None, *, is_base: bool = False
+    ) -> FollowedPlan | None:
         """Follow as `follow` does, from the whole demand."""
         if not self._demand.pairs:
             return None
@@ -201,6 +246,7 @@ class PlanFollower:
             reference,
             self._drift,
             self._max_moves,
+            is_base=is_base,
         )
         assert followed.made is not None
         plan = followed.made.solution.plan
@@ -285,7 +331,7 @@ def find_unserved(plan: Plan | None, interest: Interest) -> list[tuple[str, str]
 
 
 def _move_flows(
-    demand: Demand, request: Request, previous: Previous, most: int, reference: float
+    demand: Demand, request: Request, previous: Previous, most: int, reference: float | None
 ) -> FollowedPlan:
     """The running plan completed for a demand, with at most `most` moves."""
     budget_s = min(request.search.budget_s, SECONDS_TO_MOVE if most else SECONDS_TO_COMPLETE)
@@ -295,6 +341,25 @@ def _move_flows(
     new = {move.flow for move in moves if move.before is None}
     cost = _cost_of(made)
     return FollowedPlan(made, demand, cost, reference, moves=count_moved(moves), new=len(new))
+
+
+def _measure_drift(served: FollowedPlan, *, is_base: bool) -> FollowedPlan:
+    """The running plan, completed, with its drift; a base may lower the reference."""
+    reference = served.reference
+    if reference is None:
+        return served
+    if is_base:
+        reference = min(reference, served.excess)
+    return replace(served, reference=reference, drift=_growth(served.excess, reference))
+
+
+def _is_worth_moving(served: FollowedPlan, drift: float) -> bool:
+    return served.drift is None or served.drift > drift
+
+
+def _settle_unknown(served: FollowedPlan) -> FollowedPlan:
+    """Without a reference, and with nothing to gain by moves, the excess is the reference."""
+    return served if served.reference is not None else replace(served, reference=served.excess)
 
 
 def _settle_reference(better: FollowedPlan, most: int) -> FollowedPlan:

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import reduce
 from typing import Final, Literal
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -52,12 +53,15 @@ __all__ = [
     "read_interest",
     "read_publications",
     "read_subscriptions",
+    "unite_rows",
 ]
 
 
 SUBSCRIPTION_COLUMNS: Final = LogColumns(LOG_COLUMNS["subscriptions"])
-PUBLICATION_COLUMNS: Final = LogColumns(("ts", "flow"), ("size", "id"))
+PUBLICATION_COLUMNS: Final = LogColumns(("ts", "flow"), ("size", "id", "count"))
 FILTER_COLUMNS: Final = LogColumns(LOG_COLUMNS["filters"])
+MOST_MESSAGES: Final = 2**53
+"""The most messages that a row may stand for: doubles count so far."""
 
 
 class Reason(StrEnum):
@@ -78,6 +82,8 @@ class Reason(StrEnum):
     TS = "ts is not a time"
     OUTSIDE = "ts outside the window"
     SIZE = "size is not a whole number >= 0"
+    COUNT = "count is not a whole number from 1 to 2^53"
+    BYTES = "size times count is beyond 2^63"
     ATTRIBUTE = "attribute of the wrong type"
     LATE = "late"  # in a stream: older than the watermark
 
@@ -108,6 +114,7 @@ class Log:
 
     `rows` has the log's own columns, `reason`, `id` (null if the log has none), `copy` (an earlier
     row has the same id), `position` and `raw`. `lines` are the rows as they stand at the source.
+    Publications may also have `count`: how many messages a row stands for.
     """
 
     name: str
@@ -123,6 +130,16 @@ class Log:
         return self.rows.where(F.col("reason").isNull() & ~F.col("copy")).select(
             *map(quote_name, self.columns), "position"
         )
+
+    @property
+    def messages(self) -> DataFrame:
+        """The usable rows of publications: ts, flow, size, and count if the log has it."""
+        return self.valid.select("ts", "flow", "size", *(["count"] if self.counted else []))
+
+    @property
+    def counted(self) -> bool:
+        """Whether rows stand for several messages each, and say for how many."""
+        return "count" in self.columns
 
     @property
     def used(self) -> DataFrame:
@@ -229,13 +246,24 @@ def read_publications(
     kept = _cast_attributes(log)
     wrong = [F.col(quote_name(name)).isNotNull() & value.isNull() for name, value in kept.items()]
     size = _parse_whole(log, "size")
+    counts: dict[str, Column | None] = {}
+    too_many: list[tuple[Column, Reason]] = []
+    if "count" in log.given:
+        count = _parse_count(log)
+        product = F.try_multiply(size.cast("bigint"), count)
+        counts = {"count": count}
+        too_many = [
+            (count.isNull(), Reason.COUNT),
+            (size.isNotNull() & product.isNull(), Reason.BYTES),
+        ]
     faults = [
         (_is_blank("flow"), Reason.NO_FLOW),
         *_find_time_faults(log, window or TimeWindow()),
         (F.col("size").isNotNull() & size.isNull(), Reason.SIZE),
+        *too_many,
         *((fault, Reason.ATTRIBUTE) for fault in wrong),
     ]
-    typed = {"ts": _parse_time(log), "flow": None, "size": size, **kept}
+    typed = {"ts": _parse_time(log), "flow": None, "size": size, **counts, **kept}
     return _judge_rows(log, faults, typed, identified="id" in log.given)
 
 
@@ -256,6 +284,21 @@ def read_interest(spark: SparkSession, source: str | Source) -> Log:
     log = open_log(spark, "interest", source, LogColumns(("receiver", "flow")))
     faults = [(_is_blank("receiver"), Reason.NO_RECEIVER), (_is_blank("flow"), Reason.NO_FLOW)]
     return _judge_rows(log, faults, {"receiver": None, "flow": None})
+
+
+def unite_rows(logs: Sequence[Log]) -> DataFrame:
+    """The rows of several logs of messages; a row without a count stands for one, if others have.
+
+    `raw` is left out.
+    """
+    counted = any(log.counted for log in logs)
+    rows = [
+        log.rows.withColumn("count", F.lit(1).cast("bigint"))
+        if counted and not log.counted
+        else log.rows
+        for log in logs
+    ]
+    return reduce(DataFrame.unionByName, (one.drop("raw") for one in rows))
 
 
 def mark_copies(rows: DataFrame) -> DataFrame:
@@ -340,7 +383,18 @@ def _parse_whole(log: OpenedLog, name: str) -> Column:
         return F.when(value.rlike(r"^\s*\d{1,10}\s*$"), F.trim(value).try_cast("int"))
     if isinstance(kind, IntegralType):
         return F.when(value >= 0, value.try_cast("int"))
-    return F.when((value >= 0) & (value == F.floor(value)), value.try_cast("int"))
+    return F.when((value >= 0) & (value % 1 == 0), value.try_cast("int"))
+
+
+def _parse_count(log: OpenedLog) -> Column:
+    """A whole number of messages as a bigint, null if it is not one."""
+    kind, value = log.types["count"], F.col("count")
+    whole = value.try_cast("bigint")
+    if isinstance(kind, StringType):
+        whole = F.when(value.rlike(r"^\s*\d{1,16}\s*$"), F.trim(value).try_cast("bigint"))
+    elif not isinstance(kind, IntegralType):
+        whole = F.when(value % 1 == 0, whole)
+    return F.when(whole.between(1, MOST_MESSAGES), whole)
 
 
 def _cast_attributes(log: OpenedLog) -> dict[str, Column]:

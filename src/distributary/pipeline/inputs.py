@@ -53,7 +53,7 @@ class Inputs:
 
     interest: DataFrame
     rates: DataFrame
-    used: DataFrame  # publications: ts, flow, size
+    used: DataFrame  # publications: ts, flow, size, and count if the log has it
     facts: dict[str, Any]
 
 
@@ -112,7 +112,7 @@ def prepare_inputs(spark: SparkSession, job: Job, folder: OutputFolder) -> Input
     rates = _write_rates(rates_for(interest, rates, floor), folder)
     facts["window"] = _window_document(start, end)
     facts["rates"] = {"floor": floor, **asdict(flow_counts(interest, published))}
-    return Inputs(interest, rates, publications.valid.select("ts", "flow", "size"), facts)
+    return Inputs(interest, rates, publications.messages, facts)
 
 
 def _prepare_content(
@@ -124,7 +124,7 @@ def _prepare_content(
     say(spark, "matching the filters")
     with report_read_faults(publications.source.path):
         content = content_flows(publications.valid, filters.valid, max_flows=job.max_flows)
-        used = stage_frame(content.publications.select("ts", "flow", "size"), stage / "matched")
+        used = stage_frame(content.publications.drop("position"), stage / "matched")
         say(spark, "checking the publications")
         rows = publications.rows.groupBy("reason", "copy").count().collect()
     counts = RowCounts(

@@ -400,6 +400,8 @@ _AT_FAULT: Final[Mapping[str, str]] = {
     Reason.NO_FILTER: "filter",
     Reason.ACTION: "action",
     Reason.SIZE: "size",
+    Reason.COUNT: "count",
+    Reason.BYTES: "count",
 }
 
 
@@ -453,6 +455,8 @@ def _advise(reason: str, shape: LogShape) -> str:
         return "one log has one unit: mend these times, or split the log"
     if column == "ts":
         return "mend these times, or say how all are written with --time-format"
+    if column == "count":
+        return "mend them, or use --column count= to take each row as one message"
     if column == "size":
         return "mend them, or use --column size= to do without sizes"
     return "mend these rows; a run puts them aside"

@@ -73,6 +73,7 @@ class StreamJob:
     """A stream: the logs to watch, the plan to keep current, and the output folder.
 
     `subscriptions` and `publications` are folders, or `kafka://host:port/topic` with JSON values.
+    `base` is the folder of a plan to go on from, looked at before each batch.
     `max_moves` is the most flows that may change their session in one batch, by default 2 %. A
     batch takes at most `files_per_batch` files of each log.
     """
@@ -90,6 +91,7 @@ class StreamJob:
     until_idle: bool = False
     files_per_batch: int = 100
     driver_limit: int = DRIVER_LIMIT
+    base: Path | None = None
 
     def __post_init__(self) -> None:
         if self.request.solver.name != "best" or self.request.change.previous is not None:

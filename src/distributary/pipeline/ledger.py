@@ -63,9 +63,9 @@ class LedgerState:
     1970: the `first` and `latest` message used. `slot_us` is the length of the slots in which
     messages are counted. `version` is that of the running plan (0 if there is none), `reference`
     the excess that drift is measured against, `planned` when flows were last placed by planning and
-    what that saved (`PlannedAt`). `history` is the length of `drift.jsonl` before this
-    batch's line, `entry`. `former` are the paths of tables in the format of former versions, which
-    are converted at the start.
+    what that saved (`PlannedAt`), `base` the fingerprint of the last base that was taken. `history`
+    is the length of `drift.jsonl` before this batch's line, `entry`. `former` are the paths of
+    tables in the format of former versions, which are converted at the start.
     """
 
     query: str = ""
@@ -82,6 +82,7 @@ class LedgerState:
     version: int = 0
     reference: float | None = None
     planned: PlannedAt | None = None
+    base: str | None = None
     history: int = 0
     entry: Mapping[str, Any] = field(default_factory=dict)
 

@@ -11,9 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["MessageCounts"]
+from distributary.errors import InputError
+
+__all__ = ["MOST_COUNTED", "MessageCounts"]
 
 _SPARE = 1024
+MOST_COUNTED = 2**62
+"""The most messages in a window: their sums must fit 64 bits."""
 Longs = npt.NDArray[np.int64]
 
 
@@ -25,6 +29,7 @@ class MessageCounts:
         self._codes: dict[str, int] = {}
         self._slots: dict[int, Longs] = {}
         self._totals: Longs = np.zeros(0, np.int64)
+        self._all = 0
 
     def add(self, rows: pa.Table, horizon: int) -> pa.Table:
         """Count `flow, slot, messages`, and leave out slots that begin before the horizon.
@@ -35,6 +40,12 @@ class MessageCounts:
         code = self._encode(rows["flow"])
         gone = [self._slots.pop(start) for start in list(self._slots) if start < horizon]
         counted = slot >= horizon
+        self._all += sum(messages[counted].tolist()) - sum(int(counts.sum()) for counts in gone)
+        if self._all > MOST_COUNTED:
+            raise InputError(
+                f"the counts of the messages in the window of rates add up to {self._all:,}",
+                remedy="mend the column count, or do without it: --column count=",
+            )
         touched = np.unique(np.concatenate([code[counted], *map(np.flatnonzero, gone)]))
         before = self._totals[touched]
         for counts in gone:

@@ -16,22 +16,16 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
-    BooleanType,
     DataType,
-    DateType,
-    DecimalType,
-    FractionalType,
-    IntegralType,
     NumericType,
     StringType,
     StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
 from distributary.errors import InputError
 from distributary.files.csv_records import csv_cells
+from distributary.pipeline.column_faults import check_type, explain_missing
 from distributary.pipeline.columns import pick_field, pick_json
 from distributary.pipeline.lines import (
     csv_cells_of,
@@ -56,6 +50,7 @@ from distributary.pipeline.sources import (
 __all__ = ["LogColumns", "OpenedLog", "open_log"]
 
 SAMPLED = 1_000  # rows that tell the unit of a log's times
+_COSTLY = ("id", "count")  # a shuffle, and longer sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +187,11 @@ def _pick_typed(
         found = pick_field(F.col(quote_name(head)), schema[head].dataType, steps[1:])
     if found is None:
         if column in columns.required or column in shape.columns:
-            raise _missing_column(where, column, schema.names, shape)
+            raise explain_missing(where, column, schema.names, shape)
         return None
     value, kind = found
-    _check_type(where, column, kind)
-    if column not in ("ts", "size", "id") and not isinstance(kind, StringType):
+    check_type(where, column, kind)
+    if column not in ("ts", "size", "id", "count") and not isinstance(kind, StringType):
         return value.cast("string")
     return value
 
@@ -227,7 +222,7 @@ def _open_csv(
     }
     for column in shape.columns:
         if column in columns.known and shape.path_of(column) and column not in heads:
-            raise _missing_column(source.path, column, next(iter(names.values())), shape)
+            raise explain_missing(source.path, column, next(iter(names.values())), shape)
     joined = source.lines is None and has_open_lines(spark, source.files)
     schema = StructType()
     if columns.attributes == "all":
@@ -303,7 +298,7 @@ def _check_header(path: str, found: Sequence[str], columns: LogColumns, shape: L
             )
     for column in columns.required:
         if shape.path_of(column) and _find_cell(found, shape.path_of(column)) is None:
-            raise _missing_column(path, column, found, shape)
+            raise explain_missing(path, column, found, shape)
 
 
 # --- JSON lines ----------------------------------------------------------------------------------
@@ -316,17 +311,28 @@ def _open_json(
     if columns.attributes == "all":
         schema = spark.read.json(list(source.files)).schema
     extra = columns.select_attributes(schema)
+    lines = _json_lines(spark, source)
+    # Missing keys show up row by row. Only some are looked for first, because of what they cost.
+    absent = {column for column in columns.known if not shape.path_of(column)}
+    unsure = [column for column in columns.optional if column in _COSTLY and column not in absent]
+    absent |= _find_absent(lines, unsure, shape)
     wanted = [*columns.known, *(one.name for one in extra)]
-    heads = dict.fromkeys(head for column in wanted for head in _json_heads(shape.path_of(column)))
+    frame = _parse_json(lines, {one: "" if one in absent else shape.path_of(one) for one in wanted})
+    types: dict[str, DataType] = {column: StringType() for column in wanted}
+    return OpenedLog(name, source, frame, frozenset(wanted) - absent, types, extra, lines, shape)
+
+
+def _parse_json(lines: DataFrame, paths: Mapping[str, str]) -> DataFrame:
+    """Lines as columns by their paths; one without a path is null."""
+    heads = dict.fromkeys(head for path in paths.values() for head in _json_heads(path))
     fields = [StructField(head, StringType()) for head in [*heads, "_corrupt"]]
     row = F.from_json(
         F.when(F.is_valid_utf8("value"), F.col("value")),
         StructType(fields),
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"},
     )
-    lines = _json_lines(spark, source)
-    frame = lines.withColumn("row", row).select(
-        *(_json_column(shape.path_of(column)).alias(column) for column in wanted),
+    return lines.withColumn("row", row).select(
+        *(_json_column(path).alias(column) for column, path in paths.items()),
         (
             ~F.is_valid_utf8("value")
             | ~F.ltrim("value").startswith("{")
@@ -336,12 +342,6 @@ def _open_json(
         F.make_valid_utf8("value").alias("raw"),
         "position",
     )
-    types: dict[str, DataType] = {column: StringType() for column in wanted}
-    # Missing keys show up row by row. Only ids are looked for first, because they cost a shuffle.
-    absent = {column for column in columns.known if not shape.path_of(column)}
-    if "id" in columns.optional and not (absent & {"id"} or _has_id(frame)):
-        absent.add("id")
-    return OpenedLog(name, source, frame, frozenset(wanted) - absent, types, extra, lines, shape)
 
 
 def _json_heads(path: str) -> tuple[str, ...]:
@@ -367,9 +367,17 @@ def _json_lines(spark: SparkSession, source: Source) -> DataFrame:
     return text_lines(spark, source.files).where(F.trim("value") != "")
 
 
-def _has_id(frame: DataFrame) -> bool:
-    """Whether one of the first JSON lines has an id; the others are taken to be alike."""
-    return frame.select("id").limit(100).where(F.col("id").isNotNull()).limit(1).count() > 0
+def _find_absent(lines: DataFrame, columns: Sequence[str], shape: LogShape) -> set[str]:
+    """The columns that none of the first JSON lines has; the others are taken to be alike.
+
+    A count that `--column` names is there in every line.
+    """
+    asked = [one for one in columns if one != "count" or one not in shape.columns]
+    if not asked:
+        return set()
+    first = _parse_json(lines, {one: shape.path_of(one) for one in asked}).limit(100)
+    found = first.agg(*(F.count(one).alias(one) for one in asked)).collect()[0]
+    return {one for one in asked if not found[one]}
 
 
 # --- what the first rows tell --------------------------------------------------------------------
@@ -399,7 +407,7 @@ def _check_keys(sample: OpenedLog, columns: LogColumns) -> None:
         there = any(head in keys for head in _json_heads(shape.path_of(column)))
         deep = column in needed and len(parse_path(shape.path_of(column))) > 1
         if not there or (deep and not any(row[column] for row in rows)):
-            raise _missing_column(sample.source.path, column, list(keys), shape)
+            raise explain_missing(sample.source.path, column, list(keys), shape)
 
 
 def _settle_clock(spark: SparkSession, log: OpenedLog, columns: LogColumns) -> Clock:
@@ -462,39 +470,4 @@ def _check_pattern(rows: OpenedLog, clock: Clock) -> None:
             path=rows.source.path,
             value=looked[0]["ts"],
             remedy="mend --time-format, or leave it out for ISO 8601",
-        )
-
-
-# --- faults --------------------------------------------------------------------------------------
-
-
-def _missing_column(path: str, column: str, found: Sequence[str], shape: LogShape) -> InputError:
-    has = f"only {', '.join(map(repr, found[:10])) or 'none'}"
-    named = shape.columns.get(column)
-    if named:
-        return InputError(
-            f"has no {named!r}, which --column names for {column!r}, {has}",
-            path=path,
-            value=named,
-            remedy="name one that it has; LOG.COLUMN=NAME is for one of two logs",
-        )
-    remedy = f"name it with --column {column}=NAME"
-    if column == "action":
-        remedy += ", or write --column action= if every row is a subscription"
-    return InputError(f"has no column {column!r}, {has}", path=path, value=column, remedy=remedy)
-
-
-def _check_type(path: str, column: str, kind: DataType) -> None:
-    fits: dict[str, tuple[type[DataType], ...]] = {
-        "ts": (TimestampType, TimestampNTZType, DateType, StringType, NumericType),
-        "size": (IntegralType, FractionalType, DecimalType, StringType),
-        "id": (DataType,),
-    }
-    if not isinstance(kind, fits.get(column, (StringType, IntegralType, BooleanType))):
-        wanted = {"ts": "times", "size": "whole numbers"}.get(column, "text or whole numbers")
-        raise InputError(
-            f"column {column!r} holds {kind.simpleString()} values",
-            path=path,
-            value=kind.simpleString(),
-            remedy=f"they must be {wanted}",
         )

@@ -56,8 +56,10 @@ def publication_digest(
     `flow, reason, span, slot, messages, bytes, sized, weight, first, last, copies`: `span` (the end
     of four half-lives) and `slot` (the start of a peak window) are in microseconds, null if not
     asked for; `sized` is the number of messages with a size; `copies` of a message seen before
-    count nowhere else.
+    count nowhere else. Where rows have a `count`, `messages` are those that rows stand for, and
+    there is one more column, `rows`: the rows themselves, without copies.
     """
+    many = "count" in rows.columns
     counted = F.col("reason").isNull() & ~F.col("copy")
     micros = F.unix_micros("ts")
     never = F.lit(None).cast("long")
@@ -78,14 +80,14 @@ def publication_digest(
         F.when(counted, F.col("size")).alias("size"),
         F.when(counted, weight).alias("weight"),
         "copy",
+        *([F.when(counted, F.col("count")).alias("count")] if many else []),
     )
+    without_copies = F.col("rows") - F.col("copies")
     return (
         keyed.groupBy("flow", "reason", "span", "slot")
         .agg(
-            F.count("*").alias("messages"),
-            F.sum(F.col("size").cast("long")).alias("bytes"),
-            F.count("size").alias("sized"),
-            F.sum("weight").alias("weight"),
+            F.count("*").alias("rows"),
+            *(_sum_messages(half_life is not None) if many else _sum_rows()),
             F.min("micros").alias("first"),
             F.max("micros").alias("last"),
             F.count_if("copy").alias("copies"),
@@ -95,28 +97,55 @@ def publication_digest(
             "reason",
             "span",
             "slot",
-            (F.col("messages") - F.col("copies")).alias("messages"),
+            F.col("messages") if many else without_copies.alias("messages"),
             "bytes",
             "sized",
             "weight",
             F.timestamp_micros("first").alias("first"),
             F.timestamp_micros("last").alias("last"),
             "copies",
+            *([without_copies.alias("rows")] if many else []),
         )
+    )
+
+
+def _sum_rows() -> tuple[Column, ...]:
+    """The sums of a digest, if each row is a message: bytes, sized, weight."""
+    return (
+        F.sum(F.col("size").cast("long")).alias("bytes"),
+        F.count("size").alias("sized"),
+        F.sum("weight").alias("weight"),
+    )
+
+
+def _sum_messages(weighted: bool) -> tuple[Column, ...]:
+    """The same and messages, if each row stands for `count` of them.
+
+    Weights of many messages need more than 64 bits.
+    """
+    count, weight, none = F.col("count"), F.col("weight"), F.lit(0).cast("long")
+    if weighted:
+        weight = weight.cast("decimal(10,0)") * count.cast("decimal(16,0)")
+    return (
+        F.coalesce(F.sum(count), none).alias("messages"),
+        F.sum(F.col("size").cast("long") * count).alias("bytes"),
+        F.coalesce(F.sum(F.when(F.col("size").isNotNull(), count)), none).alias("sized"),
+        F.sum(weight).alias("weight"),
     )
 
 
 def publication_counts(digest: DataFrame) -> RowCounts:
     """Count the rows by what became of them. Runs a job; cache the digest first."""
+    rows = "rows" if "rows" in digest.columns else "messages"
     by_reason = digest.groupBy("reason").agg(
-        F.sum("messages").alias("messages"), F.sum("copies").alias("copies")
+        F.sum(rows).alias("rows"), F.sum("copies").alias("copies")
     )
     found = {row["reason"]: row for row in by_reason.collect()}
     good = found.pop(None, None)
     return RowCounts(
-        used=good["messages"] if good else 0,
+        used=good["rows"] if good else 0,
         duplicates=good["copies"] if good else 0,
-        reasons={reason: row["messages"] for reason, row in sorted(found.items())},
+        reasons={reason: row["rows"] for reason, row in sorted(found.items())},
     )
 
 

@@ -67,8 +67,11 @@ def activity(publications: DataFrame) -> DataFrame:
 
     Cache it to replay more than one plan.
     """
+    messages, sizes = F.count(F.lit(1)), F.col("size")
+    if "count" in publications.columns:
+        messages, sizes = F.sum("count"), sizes.cast("bigint") * F.col("count")
     return publications.groupBy(F.date_trunc("minute", "ts").alias("minute"), "flow").agg(
-        F.count(F.lit(1)).alias("messages"), F.sum("size").cast("bigint").alias("bytes")
+        messages.alias("messages"), F.sum(sizes).cast("bigint").alias("bytes")
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from distributary.errors import InputError
-from distributary.pipeline.column_names import DOCUMENTED, FAINT, HINTED, score_name
+from distributary.pipeline.column_names import DOCUMENTED, FAINT, HINTED, NAMED, score_name
 from distributary.pipeline.looks import (
     ActionWords,
     TimeLook,
@@ -120,6 +120,7 @@ def find_roles(
         search.take_named(path, "flow")
     else:
         search.take_named(path, "flow")
+        _take_count(search)
         _take_size(search)
         _take_id(search)
     return search.make_roles(kind)
@@ -219,6 +220,23 @@ def _is_size(column: ColumnProfile) -> bool:
         ("string", "bigint", "int", "smallint", "tinyint", "double", "float", "decimal")
     )
     return typed and column.present > 0 and measure_whole(column) >= 0.5
+
+
+def _take_count(search: _Search) -> None:
+    """A count of messages changes what a row means, so its name must be clear."""
+    if "count" in search.given:
+        return
+    fitting = [one for one in search.free() if _is_count(one)]
+    named = [one for one in search.rank("count", fitting) if search.score("count", one) >= NAMED]
+    if named:
+        search.take("count", named[0], "each row stands for so many messages, by its name")
+    elif search.has("count"):
+        search.leave_out("count", "most values of 'count' are no whole numbers of at least 1")
+
+
+def _is_count(column: ColumnProfile) -> bool:
+    zeros = sum(number for text, number in column.values.items() if not text.strip("0 "))
+    return _is_size(column) and 2 * zeros < sum(column.values.values())
 
 
 def _take_id(search: _Search) -> None:
@@ -397,6 +415,7 @@ class _Search:
             "action": lambda one: False,
             "filter": _holds_conditions,
             "size": _is_size,
+            "count": _is_count,
             "id": lambda one: False,
         }.get(role, lambda one: one in self._could_be_name())
         rivals = [

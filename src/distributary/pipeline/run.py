@@ -163,7 +163,7 @@ def _replay_under(
 ) -> tuple[dict[str, Any], Replay]:
     counts = publication_counts(publication_digest(log.rows).persist())
     say(spark, "replaying the log")
-    counted = activity(log.valid.select("ts", "flow", "size")).persist()
+    counted = activity(log.messages).persist()
     ours = replay(counted, tables, wanted, DataFrame.persist)
     receivers = wanted.select("receiver").distinct().count()
     document = {

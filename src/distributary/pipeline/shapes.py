@@ -29,10 +29,10 @@ __all__ = [
 
 LOG_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "subscriptions": ("ts", "receiver", "flow", "action"),
-    "publications": ("ts", "flow", "size", "id"),
+    "publications": ("ts", "flow", "size", "id", "count"),
     "filters": ("receiver", "filter"),
 }
-_SPARE: Final = {"subscriptions": ("ts", "action"), "publications": ("size", "id")}
+_SPARE: Final = {"subscriptions": ("ts", "action"), "publications": ("size", "id", "count")}
 
 TimeUnit = Literal["auto", "s", "ms", "us", "ns"]
 UNITS: Final[Mapping[TimeUnit, int]] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

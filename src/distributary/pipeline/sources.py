@@ -101,6 +101,12 @@ def report_read_faults(path: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         text = full_message(error)
+        if "ARITHMETIC_OVERFLOW" in text:
+            raise InputError(
+                "its counts add up to more than 2^63 messages or bytes",
+                path=path,
+                remedy="mend the column count, or do without it: --column count=",
+            ) from error
         file = re.search(
             r"(?:while reading file|Could not read footer for file:?|File) (\S+)", text
         )

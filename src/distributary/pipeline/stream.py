@@ -51,13 +51,11 @@ def stream(spark: SparkSession, job: StreamJob, hooks: StreamHooks | None = None
         hooks.show(ledger.state)
         steps = BatchSteps(spark, job, ledger, hooks)
         say(spark, None)  # from now on the batches say
-        query = _start_query(spark, job, ledger, steps)
         try:
-            while query.isActive:
-                time.sleep(_PAUSE_S)
+            query = _start_query(spark, job, ledger, steps)
+            _wait_for_end(query, steps)
         finally:
             steps.end()
-            query.stop()
         _check_end(query, steps)
         return ledger.state
 
@@ -76,6 +74,16 @@ def _start_query(
         return writer.trigger(availableNow=True).start()
     milliseconds = int(job.trigger.total_seconds() * 1000)
     return writer.trigger(processingTime=f"{milliseconds} milliseconds").start()
+
+
+def _wait_for_end(query: StreamingQuery, steps: BatchSteps) -> None:
+    """Wait until the stream ends or is interrupted; nothing is committed after that."""
+    try:
+        while query.isActive:
+            time.sleep(_PAUSE_S)
+    finally:
+        steps.end()
+        query.stop()
 
 
 def _check_settings(job: StreamJob, ledger: Ledger) -> None:
