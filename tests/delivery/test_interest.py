@@ -16,6 +16,7 @@ from distributary.delivery import (
     JoinGroup,
     LeaveGroup,
     Missing,
+    PacketBatch,
     ReceiverMachine,
     SenderMachine,
     SenderParams,
@@ -252,6 +253,30 @@ def test_a_flow_that_no_plan_carries_is_subscribed_when_one_does() -> None:
     pair.change(simple_plan([0, 0], [0]))
     assert Subscribed(("f1",)) in pair.seen
     assert pair.offer_all() == {"f0", "f1"}
+
+
+def test_a_flow_that_a_plan_drops_and_the_next_one_carries_again_is_reported() -> None:
+    """Also to a receiver that was suspended, and hears of both changes at once."""
+    pair = Pair(simple_plan([0, 0], [0]), ["f0", "f1"], given=False)
+    assert pair.offer_all() == {"f0", "f1"}
+    packets: list[bytes] = []
+    for plan in (simple_plan([0], [0]), simple_plan([0, 0], [0])):
+        packets += sends(pair.sender.change_plan(plan, pair.now))
+        pair.now += 0.2
+        packets += sends(pair.sender.on_timer("wake", pair.now))
+        packets += sends(pair.sender.offer("f1", b"1", pair.now))
+    assert pair.sender.unplanned["f1"] == 1
+    pair.seen.clear()
+    pair.do(pair.receiver.on_packets(batch_of(packets), pair.now))
+    assert pair.reports(Unserved) == [Unserved(3, ("f1",)), Unserved(3, ())]
+    assert [(flow, number) for flow, number, _ in delivered(pair.seen)] == [("f1", 2)]
+    assert not pair.reports(Gap, Missing)
+
+
+def batch_of(packets: list[bytes]) -> PacketBatch:
+    lengths = np.array([len(packet) for packet in packets])
+    buffer = np.frombuffer(b"".join(packets), np.uint8).copy()
+    return PacketBatch(buffer, np.cumsum(lengths) - lengths, lengths)
 
 
 @pytest.mark.parametrize("kept", [1, 4_096])

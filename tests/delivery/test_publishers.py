@@ -178,6 +178,27 @@ def test_a_flow_is_unserved_only_if_no_publisher_has_it() -> None:
     assert net.receiver.unserved == ("f3",)
 
 
+def test_a_flow_that_a_plan_drops_is_reported_while_another_publisher_does_not_answer() -> None:
+    """What the silent one may carry is not known, but nobody carries what the plan dropped."""
+    net = Net(["f0", "f1"])
+    net.start("A", ["f0", "f2"])
+    net.start("B", ["f1", "f3"])
+    net.wait(0.5)
+    net.reports()
+    net.crash("A")
+    net.from_receiver(net.receiver.subscribe(["f2", "f3"], net.now))
+    net.wait(0.1)
+    net.from_sender("B", net.senders["B"].change_plan(simple_plan([0], [0]), net.now))
+    net.wait(0.5)
+    assert net.reports() == [Unserved(2, ("f1", "f3"))]
+    assert net.receiver.unserved == ("f1", "f3")
+    net.from_sender("B", net.senders["B"].change_plan(PLAN, net.now))
+    net.wait(0.5)
+    assert net.reports() == [Unserved(3, ())]
+    net.offer("B", "f1", b"again")
+    assert net.got() == [("f1", 1, b"again")]
+
+
 def test_a_publisher_that_is_silent_is_reported_with_its_flows_and_found_again() -> None:
     net = Net()
     net.start("A", ["f0", "f1"])

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.markup import escape
 
 from distributary.cli.console import notes
 from distributary.cli.options import INPUT, NETWORK, option
-from distributary.errors import DistributaryError, OutputError
 
 if TYPE_CHECKING:
     from distributary.delivery.udp import GroupAddresses
@@ -31,12 +29,13 @@ __all__ = [
     "Port",
     "make_groups",
     "run_until_signal",
-    "warn_of_fault",
 ]
 
 T = TypeVar("T")
 
-PlanFolder = Annotated[Path, option("Plan folder; a new plan in it takes over.", INPUT, "--plan")]
+PlanFolder = Annotated[
+    Path | None, option("Plan folder; a new plan in it takes over.", INPUT, "--plan")
+]
 GroupBase = Annotated[
     str,
     option(
@@ -88,6 +87,15 @@ class LineOptions:
             NETWORK,
         ),
     ] = None
+
+    def check_control(self, control: str | None) -> None:
+        """Refuse what a control plane decides for all of its members."""
+        own = (self.group_base, self.port, self.pairs, self.group_source)
+        if control is not None and own != ("239.192.77.0", 7702, False, ""):
+            raise typer.BadParameter(
+                "--group-base, --port, --pairs and --source are those of the control plane; leave "
+                "them out"
+            )
 
     def read_key(self) -> bytes | None:
         """Read the key file, if one is given."""
@@ -145,12 +153,6 @@ def make_groups(
     except ValueError as error:
         option = "--source" if "the source" in str(error) else "--group-base"
         raise typer.BadParameter(f"{option}: {error}") from None
-
-
-def warn_of_fault(error: DistributaryError) -> None:
-    """Print why a new plan or interest table cannot be used, or a log cannot be written."""
-    what = "not written yet" if isinstance(error, OutputError) else "keeping the previous one"
-    notes.print(f"[bold yellow]{what}:[/] {escape(str(error))}")
 
 
 def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:

@@ -36,7 +36,16 @@ _WORDS = {
     "cpu_seconds": "CPU seconds",
     "kernel_stamps": "packets stamped by the kernel",
 }
-_GAUGES = ("plan_version", "joined_groups", "waiting", "held_packets", "missing_ranges")
+# What a member of a control plane shows of its seat there, by the words for it.
+_SEAT = {
+    "version of the control plane's plan": "version",
+    "reports stored there": "reports",
+    "messages not yet in a report": "kept_messages",
+}
+_GAUGES = (
+    *("plan_version", "joined_groups", "waiting", "held_packets", "missing_ranges"),
+    *(words for words in _SEAT if words != "reports stored there"),
+)
 
 
 def statistics_table(
@@ -49,8 +58,8 @@ def statistics_table(
     if before is not None:
         table.add_column("per second", justify="right")
     latencies = statistics.get("latencies", ())
-    statistics = _flatten_lines(statistics)
-    before = None if before is None else _flatten_lines(before)
+    statistics = _flatten(statistics)
+    before = None if before is None else _flatten(before)
     for name, value in statistics.items():
         cells = [_WORDS.get(name, name.replace("_", " ")), _format(value)]
         if before is not None:
@@ -88,15 +97,16 @@ def _format_time(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f} µs"
 
 
-def _flatten_lines(statistics: dict[str, Any]) -> dict[str, Any]:
+def _flatten(statistics: dict[str, Any]) -> dict[str, Any]:
     """Move the statistics of lines A and B to the top level, each named by its line."""
-    nested = ("lines", "publishers", "latencies")
+    nested = ("lines", "publishers", "latencies", "control")
     flat = {name: value for name, value in statistics.items() if name not in nested}
     for line in statistics.get("lines", ()):
         for name, value in line.items():
             if name != "line":
                 flat[f"line_{line['line']}_{name}"] = value
-    return flat
+    seat = statistics.get("control", {})
+    return flat | {words: seat[name] for words, name in _SEAT.items() if name in seat}
 
 
 def _format(value: float | None) -> str:

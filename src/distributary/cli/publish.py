@@ -12,15 +12,16 @@ import typer
 from rich.markup import escape
 
 from distributary.cli.console import notes, print_json, results
+from distributary.cli.control_choice import ControlMember
 from distributary.cli.event_intake import EventIntake
+from distributary.cli.log_lines import LogOptions
 from distributary.cli.multicast_options import (
     LineOptions,
     MetricsOptions,
     PlanFolder,
     run_until_signal,
-    warn_of_fault,
 )
-from distributary.cli.multicast_table import show_live, statistics_table
+from distributary.cli.multicast_table import show_live
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import (
     INPUT,
@@ -96,6 +97,12 @@ class SenderLine(LineOptions):
         ),
     ] = 1
 
+    def check_control(self, control: str | None) -> None:
+        """Refuse what a control plane decides for all of its members."""
+        LineOptions.check_control(self, control)
+        if control is not None and self.ttl != 1:
+            raise typer.BadParameter("--ttl is that of the control plane; leave it out")
+
     def make_network(self) -> NetworkOptions:
         """Make the network settings of the options."""
         from distributary.delivery.udp import NetworkOptions
@@ -153,13 +160,13 @@ class SendingOptions:
         ),
     ] = Seconds("500ms")
 
-    def make_params(self, plan: Path) -> SenderParams:
+    def make_params(self, plan: Path | None) -> SenderParams:
         """Make the sender's settings; what is not given is as the plan was made for."""
         from distributary.delivery import SenderParams
 
         messages, delay = self.messages_per_packet, self.delay
         packing = Packing()
-        if messages is None or delay is None:
+        if plan is not None and (messages is None or delay is None):
             packing = read_stored_terms(plan).packing or packing
         with reject_bad_values():
             return SenderParams(
@@ -177,8 +184,14 @@ class IdentityOptions:
     """Who publishes which flows, where a plan has several publishers."""
 
     name: Annotated[
-        str, option("Name of this publisher, if the plan has several.", INPUT, "--as")
-    ] = "publisher"
+        str,
+        option(
+            "Name of this publisher, if the plan has several.",
+            INPUT,
+            "--as",
+            show_default="publisher",
+        ),
+    ] = ""
     flow: Annotated[
         list[str] | None,
         option("Flow that this publisher has; repeatable.", INPUT, show_default="all of the plan"),
@@ -187,15 +200,20 @@ class IdentityOptions:
 
 @takes_groups
 def publish(
-    plan: PlanFolder,
     messages: MessageOptions,
     identity: IdentityOptions,
+    member: ControlMember,
     line: SenderLine,
     sending: SendingOptions,
     metrics: MetricsOptions,
+    logs: LogOptions,
+    plan: PlanFolder = None,
     as_document: Json = False,
 ) -> None:
     """Publish messages over IP multicast as a plan says, and repair losses.
+
+    The plan is that of a folder (--plan), or of a control plane (--control), which also learns how
+    much there is of each flow. It carries what somebody wants; other messages are dropped.
 
     Several publishers may share a plan, each with a name (--as) and flows (--flow) of its own. A
     flow that another publisher has ends the command.
@@ -203,6 +221,10 @@ def publish(
     from distributary.delivery import Refused
     from distributary.delivery.udp import Publisher, snapshot_document
 
+    if plan is None and member.control is None:
+        raise typer.BadParameter("give a plan's folder with --plan, or a --control plane")
+    member.check(identity.name, plan, content=messages.content)
+    line.check_control(member.control)
     params = sending.make_params(plan)
     events = messages.open_events()
     refused: list[Refused] = []
@@ -216,14 +238,15 @@ def publish(
     publisher = Publisher(
         plan,
         line.make_network(),
-        name=identity.name,
+        control=member.join(identity.name),
+        name=identity.name or "publisher",
         flows=identity.flow,
         params=params,
         key=line.read_key(),
         stay=float(sending.stay),
         prepare=(lambda plan: None) if events is None else events.prepare,
         on_report=report,
-        on_fault=warn_of_fault,
+        on_fault=logs.tell_fault,
     )
 
     async def work(stop: asyncio.Event) -> tuple[bool, dict[str, Any]]:
@@ -243,18 +266,19 @@ def publish(
     done, statistics = run_until_signal(work)
     unplanned = publisher.unplanned
     by_content = {} if events is None else {"content": events.document()}
+    if logs.log_json or not as_document:
+        logs.end(statistics)
     if as_document:
         print_json(
             {**statistics, **by_content, "unplanned_flows": unplanned, "interrupted": not done}
         )
     else:
-        notes.print(statistics_table(statistics))
         results.print(f"{statistics['messages']:,} messages published", markup=False)
     if events is not None:
         events.print_notes()
         if done:
             events.check()
-    if unplanned:
+    if plan is not None and unplanned:
         dropped = _unplanned_error(unplanned, statistics["unplanned_messages"], plan)
         if done:
             raise dropped

@@ -5,26 +5,23 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import FileIO
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from distributary.cli.console import notes, print_json
+from distributary.cli.control_choice import ControlMember
 from distributary.cli.interest_lines import can_read_stdin, read_interest_lines
-from distributary.cli.multicast_options import (
-    LineOptions,
-    MetricsOptions,
-    run_until_signal,
-    warn_of_fault,
-)
-from distributary.cli.multicast_table import show_live, statistics_table
+from distributary.cli.log_lines import LogOptions
+from distributary.cli.multicast_options import LineOptions, MetricsOptions, run_until_signal
+from distributary.cli.multicast_table import show_live
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import INPUT, NETWORK, OUTPUT, option
+from distributary.cli.report_notes import describe_member_report, describe_report
 from distributary.errors import OutputError
 
 if TYPE_CHECKING:
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["receive"]
 
-_NAMED = 10  # flows to name if many are at fault
 _PATIENCE = 1.0  # seconds of writing at the end before the user is told
 _HELD_EVERY = 0.2  # seconds between looks whether the content of messages has come
 
@@ -46,7 +42,8 @@ class WantedOptions:
     name: Annotated[
         str,
         option(
-            "Name of this receiver in the plan; required unless --flow or --filter is given.",
+            "Name of this receiver in the plan, or in the control plane; required unless --flow or "
+            "--filter is given.",
             INPUT,
             "--as",
         ),
@@ -162,9 +159,11 @@ class ReceiverLine(LineOptions):
 @takes_groups
 def receive(
     wanted: WantedOptions,
+    member: ControlMember,
     output: LineOutput,
     line: ReceiverLine,
     metrics: MetricsOptions,
+    logs: LogOptions,
     plan: Annotated[
         Path | None,
         option(
@@ -177,7 +176,8 @@ def receive(
     """Receive flows over IP multicast: each message once, each flow in order.
 
     The sender says where flows travel and, without --flow and --interest, which flows its plan
-    brings to this receiver.
+    brings to this receiver. With --control the wanted flows are written down in a control plane,
+    whose publishers then carry them, and nothing else is wanted.
 
     Lines on stdin change the wanted flows while the command runs: +NAME subscribes to a flow,
     -NAME unsubscribes.
@@ -185,15 +185,17 @@ def receive(
     if output.as_document and output.out is None:
         raise typer.BadParameter("--json needs --out, since messages go to stdout otherwise")
     wanted.check(plan)
+    member.check(wanted.name, plan, content=wanted.content)
+    line.check_control(member.control)
     events = wanted.open_events(plan)
     with ExitStack() as stack:
         file = None if output.out is None else stack.enter_context(_open_output(output.out))
-        reception = _Reception(plan, wanted, events, line, output.count)
+        reception = _Reception(plan, wanted, member, events, line, output.count, logs)
         statistics = run_until_signal(lambda signalled: reception.run(file, metrics, signalled))
     if output.as_document:
         print_json(statistics)
-    else:
-        notes.print(statistics_table(statistics))
+    if logs.log_json or not output.as_document:
+        logs.end(statistics)
 
 
 class _Reception:
@@ -203,15 +205,18 @@ class _Reception:
         self,
         plan: Path | None,
         wanted: WantedOptions,
+        member: ControlMember,
         events: WantedEvents | None,
         line: ReceiverLine,
         count: int | None,
+        logs: LogOptions,
     ) -> None:
         from distributary.cli.multicast_lines import MessageLines
         from distributary.delivery import ReceiverParams
         from distributary.delivery.udp import Receiver
 
-        self._plan, self._name = plan, wanted.receiver
+        self._plan, self._name, self._logs = plan, wanted.receiver, logs
+        self._is_member = member.control is not None
         self._events = events
         self._unserved: tuple[str, ...] = ()  # flows with events, as last reported
         self._stop = asyncio.Event()
@@ -226,13 +231,14 @@ class _Reception:
             plan,
             (wanted.flow or wanted.interest) if events is None else events.choose,
             name=self._name,
+            control=member.join(self._name),
             network=line.make_network(),
             params=ReceiverParams(history=wanted.history),
             key=line.read_key(),
             subscription_log=wanted.subscription_log,
             on_messages=self._lines.take,
             on_report=self._report,
-            on_fault=warn_of_fault,
+            on_fault=logs.tell_fault,
         )
         if events is not None:
             events.on_unknown = self._receiver.look_for_plan
@@ -260,7 +266,7 @@ class _Reception:
         )
         async with receiver, own_tasks() as start, show_live(lambda: receiver.statistics):
             if self._events is None:
-                start(_follow_stdin(receiver))
+                start(_follow_stdin(receiver, self._logs))
             else:
                 start(self._print_held(self._events))
             with metrics.serve(lambda: receiver.statistics):
@@ -279,7 +285,18 @@ class _Reception:
                 return
             self._unserved, found = flows, Unserved(found.version, flows)
         self._lines.report(found)
-        _warn_of_report(found, self._name, self._plan, by_content=self._events is not None)
+        self._warn_of_report(found)
+
+    def _warn_of_report(self, found: Report) -> None:
+        """Say what the user should act on; other reports are in the output alone."""
+        what, note = type(found).__name__, ""
+        if self._is_member:
+            note = describe_member_report(found)
+        note = note or describe_report(
+            found, self._name, self._plan, by_content=self._events is not None
+        )
+        if note:
+            self._logs.tell(what, note, asdict(found))
 
     async def _print_held(self, events: WantedEvents) -> None:
         """Print events that waited for their content, also if no message follows them."""
@@ -290,7 +307,7 @@ class _Reception:
                 self._receiver.look_for_plan()
 
 
-async def _follow_stdin(receiver: Receiver) -> None:
+async def _follow_stdin(receiver: Receiver, logs: LogOptions) -> None:
     """Subscribe and unsubscribe according to the lines on stdin."""
     from distributary.delivery.udp.records import feed_chunks
 
@@ -306,71 +323,7 @@ async def _follow_stdin(receiver: Receiver) -> None:
             else:
                 for line in found:
                     note = f"line {line.row} of stdin is neither +NAME nor -NAME: {line.text!r}"
-                    notes.print(f"[bold yellow]note:[/] {escape(note)}")
-
-
-def _warn_of_report(report: Report, name: str, plan: Path | None, *, by_content: bool) -> None:
-    """Print a note about reports that the user should act on; the others are in the output."""
-    from distributary.delivery import (
-        Back,
-        Brought,
-        Contested,
-        Gone,
-        HandedOver,
-        Left,
-        NeedPlan,
-        Rival,
-        Unfollowed,
-        Unserved,
-    )
-
-    match report:
-        case Brought(version, ()):
-            note = (
-                f"version {version} of the sender's plan brings nothing to {name!r}; check --as, "
-                "or make a plan that does"
-            )
-        case Unserved(_, ()):
-            note = "all wanted flows are served again"
-        case Unserved(version, flows):
-            if version or plan is not None:
-                which = f"version {version} of the sender's plan" if version else str(plan)
-                note = f"{which} does not bring {_name(flows)} to {name!r}; make a plan that does"
-            else:
-                note = f"no publisher that was heard so far has {_name(flows)}"
-        case Rival(publisher, followed, incarnation, address):
-            note = (
-                f"another sender called {publisher!r}, {incarnation}, answers at {address}; still "
-                f"following {followed}"
-            )
-        case Contested(holder, claimant, flows):
-            note = f"{claimant!r} claims {_name(flows)} too; still taken from {holder!r}"
-        case HandedOver(old, publisher, flows, anew):
-            numbers = "begin anew" if anew else "go on"
-            note = f"{_name(flows)} of {old!r} is taken from {publisher!r}; its numbers {numbers}"
-        case Gone(publisher, _, flows):
-            what = (
-                f"messages of {_name(flows)} may be missing" if flows else "it had no wanted flow"
-            )
-            note = f"publisher {publisher!r} is gone; {what}"
-        case Back(publisher, _):
-            note = f"publisher {publisher!r} is back"
-        case Left(publisher, _):
-            note = f"publisher {publisher!r} has left"
-        case Unfollowed(publisher):
-            note = f"there are too many publishers; {publisher!r} is not followed"
-        case NeedPlan():
-            note = f"the sender's plan is not the one in {plan}; put the sender's plan there"
-            note += ", and its content beside it" if by_content else ""
-        case _:
-            return
-    notes.print(f"[bold yellow]note:[/] {escape(note)}")
-
-
-def _name(flows: tuple[str, ...]) -> str:
-    """Name flows, the first few if they are many."""
-    more = f" and {len(flows) - _NAMED:,} more" if len(flows) > _NAMED else ""
-    return ", ".join(repr(flow) for flow in flows[:_NAMED]) + more
+                    logs.tell("stdin", note, {"row": line.row})
 
 
 async def _finish(writer: LineWriter) -> None:

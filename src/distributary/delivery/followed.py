@@ -151,6 +151,11 @@ class FollowedPublisher:
         over = self.presence.state in (PresenceState.GONE, PresenceState.LEFT)
         return not over and self._router.is_offered(self._view.routes.get(name))
 
+    def has_released(self, name: str) -> bool:
+        """Whether the publisher let a flow go for another one to take, and its plan did not."""
+        entry = self._view.routes.get(name)
+        return entry is not None and entry.released
+
     def claim_on(self, name: str) -> FlowClaim:
         """Since when the publisher has a flow, and how the flow's numbers go on."""
         entry = self._view.routes.get(name)

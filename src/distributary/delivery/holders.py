@@ -31,6 +31,7 @@ class Holders:
         self.publishers: dict[int, FollowedPublisher] = {}
         self._contested: dict[tuple[str, str], list[str]] = {}  # by holder and claimant
         self._handed: dict[tuple[str, str, bool], list[str]] = {}  # by old, new, and whether anew
+        self.dropped: set[str] = set()  # flows that a plan has dropped, until somebody takes note
 
     def take_route(
         self,
@@ -56,6 +57,8 @@ class Holders:
             if not publisher.offers(name):
                 flow.row = -1
                 self.choose(flow, now)
+                if flow.row < 0 and not publisher.has_released(name):
+                    self.dropped.add(name)
         elif flow.row < 0:
             self.choose(flow, now, publisher, marks)
         else:

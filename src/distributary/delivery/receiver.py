@@ -175,7 +175,8 @@ class ReceiverMachine:
     def unserved(self) -> tuple[str, ...]:
         """Wanted flows that no publisher carries."""
         if not self._publishers.complete:
-            return self._unserved
+            following = set(self.following)
+            return tuple(name for name in self._unserved if name not in following)
         lost = self._interest.lost
         return lost or tuple(name for name in self.flows if self._publishers.lack(name))
 
@@ -495,11 +496,26 @@ class ReceiverMachine:
 
     def _report_unserved(self) -> None:
         """Report the wanted flows that no plan carries, if they changed."""
-        if self._publishers.complete:
-            unserved = self.unserved
-            if unserved != self._unserved:
-                self._reassembly.actions.append(Unserved(self.version, unserved))
+        unserved = self.unserved
+        if unserved != self._unserved:
+            self._reassembly.actions.append(Unserved(self.version, unserved))
+        self._unserved = unserved
+
+    def _report_dropped(self) -> None:
+        """Report flows that a plan has dropped, even if one carries them again by now.
+
+        What was published in between went to nobody. It does not matter what publishers carry that
+        have not answered: none has the flow.
+        """
+        dropped, flows = self._publishers.holders.dropped, self._subs.flows
+        over = {name for name in dropped if name not in flows or flows[name].row >= 0}
+        told = {name for name in dropped if name in over or not flows[name].served}
+        dropped -= told
+        unserved = tuple(sorted({*self._unserved, *told.intersection(flows)}))
+        if unserved != self._unserved:
+            self._reassembly.actions.append(Unserved(self.version, unserved))
             self._unserved = unserved
+            self._subs.changes += 1  # have it told what somebody has by now
 
     # --- the end of each call ---------------------------------------------------------------------
 
@@ -513,6 +529,8 @@ class ReceiverMachine:
             reassembly.retired = []
         if self._awaited:
             self._report_subscribed()
+        if self._publishers.holders.dropped:
+            self._report_dropped()
         if subs.changes != self._changes_seen:
             self._changes_seen = subs.changes
             reassembly.actions += subs.change_groups()

@@ -542,6 +542,36 @@ async def interest_that_changes_while_running(share: float) -> None:
         assert {type(report) for report in reports} == {Subscribed, Unserved}, reports
 
 
+async def a_flow_that_is_left_while_somebody_reads() -> None:
+    """Nothing of it is given out any more, whatever the reader was about to take."""
+    got: list[str] = []
+
+    async def read() -> None:
+        while True:
+            got.append((await receiver.receive()).flow)
+
+    async with (
+        Publisher(simple_plan([0], [0]), LOOPBACK, params=QUICK) as publisher,
+        Receiver(interest=["f0"], name="r", network=LOOPBACK) as receiver,
+    ):
+        await receiver.subscribe(["f0"])
+        for _ in range(600):
+            await publisher.publish("f0", b"x")
+        while receiver.statistics.waiting < 600:
+            await asyncio.sleep(0.01)
+        reading = asyncio.create_task(read())
+        while not got:
+            await asyncio.sleep(0)
+        assert len(got) < 600  # it has let others have their turn
+        receiver.unsubscribe(["f0"])
+        before = len(got)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(got) == before
+        reading.cancel()
+        await asyncio.wait([reading])
+
+
 async def a_table_of_interest_that_changes(folder: str) -> None:
     table = Path(folder) / "interest.csv"
     table.write_text("receiver,flow\nr,f0\n")

@@ -161,6 +161,10 @@ def test_interest_changes_while_a_receiver_runs(worker: Worker, share: float) ->
     worker.run("interest_that_changes_while_running", share)
 
 
+def test_nothing_of_a_flow_comes_after_it_was_left(worker: Worker) -> None:
+    worker.run("a_flow_that_is_left_while_somebody_reads")
+
+
 def test_a_table_of_interest_is_watched(worker: Worker, tmp_path: Path) -> None:
     worker.run("a_table_of_interest_that_changes", str(tmp_path))
 

@@ -15,11 +15,13 @@ from typing import Any
 from tests.delivery.udp import (
     command_scenarios,
     content_scenarios,
+    control_scenarios,
     hostile_scenarios,
     latency_scenarios,
     line_scenarios,
     publisher_scenarios,
     scenarios,
+    seat_scenarios,
     subscription_log_scenarios,
     veth_scenarios,
 )
@@ -31,8 +33,10 @@ ROOMS = (
     latency_scenarios,
     command_scenarios,
     content_scenarios,
+    control_scenarios,
     line_scenarios,
     publisher_scenarios,
+    seat_scenarios,
     subscription_log_scenarios,
     veth_scenarios,
 )

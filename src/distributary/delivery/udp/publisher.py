@@ -1,8 +1,9 @@
 """The live publisher: `async with Publisher(plan, ...) as publisher: await publisher.publish`.
 
-A thin shell around `delivery.SenderMachine`: it hands over packets, times and messages, and
-performs the machine's actions. Packets and timers are callbacks of the event loop; the task that
-watches the plan folder ends with the block.
+With `control=` the plans come from a control plane (`seated.py`). A thin shell around
+`delivery.SenderMachine`: it hands over packets, times and messages, and performs the machine's
+actions. Packets and timers are callbacks of the event loop; the tasks that watch the plan folder or
+the control plane end with the block.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,11 +31,13 @@ from distributary.delivery import (
 from distributary.delivery.errors import NotHeldError
 from distributary.delivery.routes import publisher_number
 from distributary.delivery.sender import SenderAction
+from distributary.delivery.udp.control import MemberControl
 from distributary.delivery.udp.datagrams import make_reader
 from distributary.delivery.udp.endpoints import Outlet, format_address
 from distributary.delivery.udp.memberships import Memberships
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_watch import PlanWatch, load_plan
+from distributary.delivery.udp.seated import EMPTY_PLAN, SeatedPublisher, join_network
 from distributary.delivery.udp.sockets import Interface, find_interfaces, open_own_socket
 from distributary.delivery.udp.statistics import PublisherStatistics
 from distributary.errors import DistributaryError
@@ -53,16 +57,19 @@ class Publisher:
     """Sends messages of flows by a plan, and repairs what receivers miss.
 
     `plan` is a plan or its folder; a folder is watched, and the publisher changes to a new plan
-    under traffic. `addresses` has fixed unicast addresses of receivers, as `udp://HOST:PORT`; the
-    publisher learns those of others from their questions. At the end of the block it sends what is
-    queued, and repairs until nobody has asked for `stay` seconds.
+    under traffic. With `control` instead, plans and groups come from a control plane: `name` has to
+    be free there, and messages are dropped and counted until there is a plan. `addresses` has fixed
+    unicast addresses of receivers, as `udp://HOST:PORT`; the publisher learns those of others from
+    their questions. At the end of the block it sends what is queued, and repairs until nobody has
+    asked for `stay` seconds.
     """
 
     def __init__(
         self,
-        plan: Plan | str | os.PathLike[str],
+        plan: Plan | str | os.PathLike[str] | None = None,
         network: NetworkOptions | None = None,
         *,
+        control: MemberControl | None = None,
         name: str = "publisher",
         flows: Iterable[str] | None = None,
         params: SenderParams | None = None,
@@ -85,9 +92,12 @@ class Publisher:
         before it is announced, those that come into the folder in a thread; where it raises an
         error, it is called again until it does not.
         """
+        if (plan is None) == (control is None):
+            raise ValueError("a publisher goes by a plan or by a control plane: give one of them")
+        self._given_network = network
         self._network = NetworkOptions() if network is None else network
         self._folder = None if isinstance(plan, Plan) else plan
-        loaded = load_plan(plan)
+        loaded = EMPTY_PLAN if plan is None else load_plan(plan)
         self._network.groups.check_room(loaded)
         prepare(loaded)
         self._fingerprint = fingerprint_of(loaded)
@@ -100,17 +110,22 @@ class Publisher:
         self._releasing: set[str] = set()  # flows that are let go
         self._name = name
         self._number = publisher_number(name).to_bytes(4, "little")
-        self._machine = SenderMachine(
-            loaded,
-            time.time_ns() if incarnation is None else incarnation,
+        self._flows = None if flows is None else tuple(flows)
+        self._control = control
+        self._seat: SeatedPublisher | None = None
+        self._count: Callable[[str], None] | None = None  # counts a message for the control plane
+        self._make_machine = partial(
+            SenderMachine,
+            incarnation=time.time_ns() if incarnation is None else incarnation,
             name=name,
-            flows=flows,
+            flows=self._flows,
             params=params,
             key=key,
             where="" if self._folder is None else os.path.basename(os.fspath(self._folder)),
             addresses=addresses,
             wall_clock=wall_clock,
         )
+        self._machine = self._make_machine(loaded)
         self._reader = make_reader(
             self._network.batch, self._network.largest_packet, plain=self._network.plain
         )
@@ -125,22 +140,16 @@ class Publisher:
 
     async def __aenter__(self) -> Self:
         """Open the socket and announce the plan; messages are sent after the grace time."""
-        interfaces = find_interfaces(self._network)
-        self._own = open_own_socket(self._network, interfaces[0], self._network.groups.source)
-        self._stack.callback(self._own.close)
-        self._outlet = Outlet(self._network, interfaces, self._own)
-        self._driver = DirectDriver(self._on_timer, self._performers(), clock=time.monotonic)
-        self._stack.callback(self._driver.close)
         try:
-            self._listen(interfaces)
-            self._driver.perform(self._machine.start(time.monotonic()))
-            loop = asyncio.get_running_loop()
-            loop.add_reader(self._own, self._driver.guard, self._read)
-            self._stack.callback(loop.remove_reader, self._own)
+            if self._control is not None:
+                await self._take_seat(self._control)
+            self._open()
             if self._folder is not None:
                 start = await self._stack.enter_async_context(own_tasks())
                 watch = PlanWatch(self._folder, self._watch_every, self._fault, self._prepare)
                 start(self._follow_folder(watch))
+            if self._seat is not None:
+                await self._seat.serve(self._stack)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -178,6 +187,8 @@ class Publisher:
                 break
             except FullError:
                 await self._driver.wait()
+        if self._count is not None:
+            self._count(flow)
         if actions:
             self._driver.perform(actions)
         self._since_turn += 1
@@ -200,7 +211,8 @@ class Publisher:
             if not self._machine.is_full:
                 break
             await self._driver.wait()
-        self._driver.perform(self._machine.offer_together(make(), time.monotonic()))
+        messages = make() if self._count is None else _count_each(make(), self._count)
+        self._driver.perform(self._machine.offer_together(messages, time.monotonic()))
         self._since_turn += 1
         if self._since_turn >= _TURN:
             self._since_turn = 0
@@ -287,9 +299,42 @@ class Publisher:
             self._machine.waiting,
             self._outlet.unsent,
             time.process_time(),
+            None if self._seat is None else self._seat.statistics,
         )
 
     # --- the edge ---------------------------------------------------------------------------------
+
+    async def _take_seat(self, control: MemberControl) -> None:
+        """Join the control plane, and begin with its plan if it has one."""
+        taken = control.seat_publisher(self._name, self._flows, self._on_fault)
+        seat = await self._stack.enter_async_context(taken)
+        self._network = join_network(self._given_network, seat.network)
+        if seat.first is not None:
+            self._network.groups.check_room(seat.first.plan)
+            self._machine = self._make_machine(seat.first.plan)
+            self._fingerprint = self._machine.fingerprint
+        self._count = seat.count
+        self._seat = SeatedPublisher(
+            seat,
+            change_plan=self.change_plan,
+            fingerprint=lambda: self._machine.fingerprint,
+            statistics=lambda: self.statistics,
+            on_fault=self._on_fault,
+        )
+
+    def _open(self) -> None:
+        """Open the sockets and start the machine."""
+        interfaces = find_interfaces(self._network)
+        self._own = open_own_socket(self._network, interfaces[0], self._network.groups.source)
+        self._stack.callback(self._own.close)
+        self._outlet = Outlet(self._network, interfaces, self._own)
+        self._driver = DirectDriver(self._on_timer, self._performers(), clock=time.monotonic)
+        self._stack.callback(self._driver.close)
+        self._listen(interfaces)
+        self._driver.perform(self._machine.start(time.monotonic()))
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._own, self._driver.guard, self._read)
+        self._stack.callback(loop.remove_reader, self._own)
 
     def _performers(self) -> dict[type, Callable[[list[Any]], None]]:
         performers: dict[type, Callable[[list[Any]], None]] = {Send: self._outlet.send}
@@ -364,3 +409,11 @@ class Publisher:
         while (left := min(self._asked_at + stay, last) - time.monotonic()) > 0:
             self._driver.check()
             await asyncio.sleep(left)
+
+
+def _count_each(
+    messages: Iterable[tuple[str, bytes]], count: Callable[[str], None]
+) -> Iterator[tuple[str, bytes]]:
+    for flow, payload in messages:
+        count(flow)
+        yield flow, payload

@@ -3,7 +3,8 @@
 A thin shell around `delivery.ReceiverMachine`: it reads batches of packets, hands them over, and
 performs the machine's actions. Messages wait in a bounded queue. When the queue is full the
 receiver stops reading its sockets until half of it is free. That slows nobody else down: the kernel
-drops packets, which are repaired later or reported as a gap.
+drops packets, which are repaired later or reported as a gap. With `control=` what it wants is
+written down in a control plane (`seated.py`), whose publishers then carry it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 
@@ -37,7 +38,8 @@ from distributary.delivery import (
     Unserved,
 )
 from distributary.delivery.receiver import WAKE
-from distributary.delivery.udp.datagrams import Address, Batch, keep_datagrams, make_reader
+from distributary.delivery.udp.control import InterestLog, MemberControl
+from distributary.delivery.udp.datagrams import Address, Batch, make_reader
 from distributary.delivery.udp.endpoints import Outlet, format_address
 from distributary.delivery.udp.faults import Loss
 from distributary.delivery.udp.interest import flows_of, read_flows
@@ -45,6 +47,8 @@ from distributary.delivery.udp.memberships import Memberships
 from distributary.delivery.udp.network import NetworkOptions
 from distributary.delivery.udp.plan_follower import PlanFollower
 from distributary.delivery.udp.plan_watch import load_plan
+from distributary.delivery.udp.reading import PacketSources, SocketRead, split_strangers
+from distributary.delivery.udp.seated import SeatedReceiver, join_network
 from distributary.delivery.udp.sockets import find_interfaces, open_own_socket, packets_overrun
 from distributary.delivery.udp.statistics import ReceiverStatistics
 from distributary.delivery.udp.subscription_log import SubscriptionLog
@@ -87,6 +91,7 @@ class Receiver:
         interest: InterestSource = None,
         *,
         name: str,
+        control: MemberControl | None = None,
         network: NetworkOptions | None = None,
         params: ReceiverParams | None = None,
         key: bytes | None = None,
@@ -110,6 +115,9 @@ class Receiver:
         file that gets a line for each flow that the receiver itself subscribes to or leaves, for
         `pipeline stream` or `pipeline run` to plan by.
         """
+        if plan is not None and control is not None:
+            raise ValueError("a receiver goes by a plan or by a control plane: give one of them")
+        self._given_network = network
         self._network = NetworkOptions() if network is None else network
         loaded = None if plan is None else load_plan(plan)
         choose = interest if callable(interest) else None
@@ -118,6 +126,8 @@ class Receiver:
             flows = read_flows(interest, name)
         elif interest is not None and not callable(interest):
             flows = flows_of(interest, name)
+        elif control is not None:
+            flows = ()
         self._machine = ReceiverMachine(
             name,
             flows,
@@ -132,16 +142,18 @@ class Receiver:
             None if isinstance(plan, Plan) else plan,
             interest if isinstance(interest, os.PathLike) else None,
             every=watch_every,
-            check=self._network.groups.check_room,
+            check=lambda plan: self._network.groups.check_room(plan),
             perform=self._perform,
             want=self._want_only,
             choose=choose,
             on_report=_warn if on_report is None else on_report,
             on_fault=on_fault,
         )
-        self._log = None
+        self._logs: list[InterestLog] = []  # that hear what the receiver wants
         if subscription_log is not None:
-            self._log = SubscriptionLog(subscription_log, name, on_fault)
+            self._logs.append(SubscriptionLog(subscription_log, name, on_fault))
+        self._control = control
+        self._seat: SeatedReceiver | None = None
         self._named = flows or ()  # wanted at the start, and not because a plan brings them
         self._first_actions: list[MulticastAction] = []  # before the receiver is open
         self._sender = sender
@@ -172,26 +184,20 @@ class Receiver:
     async def __aenter__(self) -> Self:
         """Open sockets, join the control group, and ask for the plan."""
         self._loop = asyncio.get_running_loop()
-        interfaces = find_interfaces(self._network)
-        self._own = open_own_socket(self._network, interfaces[0])
-        self._stack.callback(self._own.close)
-        self._room = self._own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        self._outlet = Outlet(self._network, interfaces, self._own, self._sender)
-        self._memberships = Memberships(
-            self._network, interfaces, self._read_from, self._loop.remove_reader
-        )
-        self._driver = DirectDriver(self._on_timer, self._performers(), clock=time.monotonic)
-        self._stack.callback(self._close)
-        self._open = True
         try:
+            if self._control is not None:
+                await self._take_seat(self._control)
+            self._open_sockets()
             start = await self._stack.enter_async_context(own_tasks())
             for task in self._plans.tasks():
                 start(task)
+            if self._seat is not None:
+                await self._seat.serve(self._stack)
             self._read_from(self._own)
             self._driver.perform(self._first_actions)
             self._driver.perform(self._machine.start(time.monotonic()))
-            if self._log is not None:
-                self._log.subscribe(self._named)
+            for log in self._logs:
+                log.subscribe(self._named)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -212,19 +218,15 @@ class Receiver:
 
     async def receive(self) -> Message:
         """Wait for the next message. If cancelled, it takes none."""
+        self._since_turn += 1
+        if self._since_turn >= _TURN:
+            self._since_turn = 0
+            await asyncio.sleep(0)  # before a message is taken: its flow may be left meanwhile
         while not self._queue:
             await self._driver.wait()
         message = self._queue.popleft()
         if self._paused and 2 * len(self._queue) <= self._most:
             self.resume()
-        self._since_turn += 1
-        if self._since_turn >= _TURN:
-            self._since_turn = 0
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                self._queue.appendleft(message)
-                raise
         return message
 
     async def wait(self) -> None:
@@ -269,15 +271,15 @@ class Receiver:
         """Subscribe without waiting; a `Subscribed` report says from when on nothing is lost."""
         wanted = set(flows)
         self._driver.perform(self._machine.subscribe(wanted, time.monotonic()))
-        if self._log is not None:
-            self._log.subscribe(wanted)
+        for log in self._logs:
+            log.subscribe(wanted)
 
     def unsubscribe(self, flows: Iterable[str]) -> None:
         """Stop wanting these flows; nothing of them is given out from now on."""
         unwanted = set(flows)
         self._driver.perform(self._machine.unsubscribe(unwanted, time.monotonic()))
-        if self._log is not None:
-            self._log.unsubscribe(unwanted)
+        for log in self._logs:
+            log.unsubscribe(unwanted)
         if any(message.flow in unwanted for message in self._queue):
             self._queue = deque(found for found in self._queue if found.flow not in unwanted)
             if self._paused and 2 * len(self._queue) <= self._most:
@@ -341,6 +343,7 @@ class Receiver:
             unserved_flows=len(self._machine.unserved),
             followed_flows=len(self._machine.following),
             cpu_seconds=time.process_time(),
+            control=None if self._seat is None else self._seat.statistics,
         )
 
     async def _messages(self) -> AsyncIterator[Message]:
@@ -352,6 +355,30 @@ class Receiver:
                 yield await self.receive()
 
     # --- the edge ---------------------------------------------------------------------------------
+
+    async def _take_seat(self, control: MemberControl) -> None:
+        """Join the control plane, which writes down what is wanted from now on."""
+        flows = self._machine.flows
+        taken = control.seat_receiver(self.name, flows, self._on_fault)
+        seat = await self._stack.enter_async_context(taken)
+        self._network = join_network(self._given_network, seat.network)
+        self._logs.append(seat)
+        self._seat = SeatedReceiver(
+            seat, statistics=lambda: self.statistics, unserved=lambda: self._machine.unserved
+        )
+
+    def _open_sockets(self) -> None:
+        interfaces = find_interfaces(self._network)
+        self._own = open_own_socket(self._network, interfaces[0])
+        self._stack.callback(self._own.close)
+        self._room = self._own.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        self._outlet = Outlet(self._network, interfaces, self._own, self._sender)
+        self._memberships = Memberships(
+            self._network, interfaces, self._read_from, self._loop.remove_reader
+        )
+        self._driver = DirectDriver(self._on_timer, self._performers(), clock=time.monotonic)
+        self._stack.callback(self._close)
+        self._open = True
 
     def _performers(self) -> dict[type, Callable[[list[Any]], None]]:
         alone: dict[type, Callable[[Any], None]] = {
@@ -384,8 +411,8 @@ class Receiver:
     def _want_only(self, flows: tuple[str, ...]) -> None:
         """Want the flows that the table of interest has now."""
         self._perform(self._machine.want(flows, time.monotonic()))
-        if self._log is not None:
-            self._log.want(flows)
+        for log in self._logs:
+            log.want(flows)
 
     def _decide(self, report: Subscribed | Unserved) -> None:
         """Report whether subscribed flows are served, and let `subscribe` go on."""
@@ -444,7 +471,7 @@ class Receiver:
             batch = self._take_strangers(batch, now)
         control = alone or self._memberships.is_control(source)
         packets = PacketBatch(batch.buffer, batch.offsets, batch.lengths)
-        sources = _PacketSources(batch)
+        sources = PacketSources(batch)
         self._driver.perform(
             self._machine.on_packets(
                 packets, now, sources, control=control, line=line, stamps=batch.stamps
@@ -453,16 +480,10 @@ class Receiver:
 
     def _take_strangers(self, batch: Batch, now: float) -> Batch:
         """Take unicast packets that are not the sender's out of a batch; returns the rest."""
-        n = len(batch.offsets)
-        if not n or (batch.one_source() and self._is_sender(batch.source_of(0))):
-            return batch
-        known = np.array([self._is_sender(batch.source_of(at)) for at in range(n)], np.bool_)
-        for at in np.flatnonzero(~known).tolist():
-            offset, length = int(batch.offsets[at]), int(batch.lengths[at])
-            packet = batch.buffer[offset : offset + length].tobytes()
-            source = format_address(batch.source_of(at))
+        strangers, rest = split_strangers(batch, self._is_sender)
+        for packet, source in strangers:
             self._driver.perform(self._machine.on_stranger(packet, source, now))
-        return keep_datagrams(batch, np.flatnonzero(known))
+        return rest
 
     def _is_sender(self, address: Address) -> bool:
         source = format_address(address)
@@ -490,26 +511,6 @@ class Receiver:
         for source in (self._own, *self._memberships.sockets):
             self._loop.remove_reader(source)
         self._memberships.close()
-
-
-class SocketRead(NamedTuple):
-    """How much one read of a socket returned."""
-
-    packets: int
-    bytes: int
-
-
-class _PacketSources(Sequence[str]):
-    """The source addresses of packets, formatted only when needed."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-
-    def __len__(self) -> int:
-        return len(self._batch.offsets)
-
-    def __getitem__(self, at: int) -> str:  # type: ignore[override]
-        return format_address(self._batch.source_of(at))
 
 
 def _perform_each(perform: Callable[[Any], None], actions: list[Any]) -> None:

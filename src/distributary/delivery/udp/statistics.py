@@ -19,7 +19,13 @@ from distributary.delivery import (
 )
 from distributary.machines.real.metrics import serve_collector
 
-__all__ = ["PublisherStatistics", "ReceiverStatistics", "serve_metrics", "snapshot_document"]
+__all__ = [
+    "PublisherStatistics",
+    "ReceiverStatistics",
+    "SeatStatistics",
+    "serve_metrics",
+    "snapshot_document",
+]
 
 _GAUGES = frozenset(
     {
@@ -33,7 +39,18 @@ _GAUGES = frozenset(
     }
 )
 _LABELLED_GAUGES = ("corrected", "incarnation", "there", "plan_version", "flows")
-_NESTED = ("lines", "publishers", "latencies")
+_NESTED = ("lines", "publishers", "latencies", "control")
+
+
+@dataclass(frozen=True, slots=True)
+class SeatStatistics:
+    """How a member's reports to its control plane go."""
+
+    connected: bool
+    reported_at: float  # when the last report was stored, in seconds since 1970; 0: none was
+    kept_messages: int  # that are counted, and not known to be in a report that is stored
+    reports: int  # that are stored
+    version: int = 0  # of the plan, that a publisher goes by; 0: none yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +62,7 @@ class PublisherStatistics:
     waiting: int  # packets that wait for the pacing
     unsent: int  # packets dropped since the socket's buffer was full, or the address unknown
     cpu_seconds: float  # of the whole process
+    control: SeatStatistics | None = None  # of a member of a control plane
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +84,7 @@ class ReceiverStatistics:
     lines: tuple[LineStatistics, ...] = ()  # of A and B, if groups have two
     publishers: tuple[FollowedStatistics, ...] = ()  # that are followed
     latencies: tuple[LatencyStatistics, ...] = ()  # of each publisher
+    control: SeatStatistics | None = None  # of a member of a control plane
 
 
 Snapshot = PublisherStatistics | ReceiverStatistics
@@ -110,6 +129,11 @@ class _Snapshots(Collector):
             family = GaugeMetricFamily if name in _GAUGES else CounterMetricFamily
             says = name.replace("_", " ")
             yield family(f"distributary_{end}_{name}", says, value=value)
+        if found.control is not None:
+            for name, value in asdict(found.control).items():
+                family = CounterMetricFamily if name == "reports" else GaugeMetricFamily
+                says = f"{name.replace('_', ' ')} of a member of a control plane"
+                yield family(f"distributary_{end}_control_{name}", says, value=float(value))
         if isinstance(found, ReceiverStatistics):
             yield from _labelled_metrics("line", "line", found.lines)
             yield from _labelled_metrics("publisher", "publisher", found.publishers)
