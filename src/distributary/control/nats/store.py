@@ -1,0 +1,328 @@
+"""What a control service keeps on the server, written by one service at a time.
+
+Every write says which one it follows. The server refuses it if another service has written
+meanwhile, so a service that was suspended, or cut off from the server, changes nothing any more
+once its successor has begun. Writes are repeated while the server is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import msgspec
+import nats.js.errors
+from nats.aio.client import Client
+from nats.js.api import DiscardPolicy, KeyValueConfig, RetentionPolicy, StorageType, StreamConfig
+from nats.js.kv import KeyValue
+
+from distributary.control.errors import ControlReplacedError, PlanGoneError
+from distributary.control.messages import Decision, Proposal, Restored
+from distributary.control.nats.layout import FORCE, PROPOSAL, SETTINGS, Layout, MemberRole
+from distributary.control.nats.plan_store import PlanStore
+from distributary.control.reports import InterestRecord, PublisherRecord
+from distributary.control.settings import ControlSettings
+from distributary.control.status import AuditEntry
+from distributary.machines.nats.jetstream import AWAY, create_replicated
+from distributary.machines.nats.tail import follow_stream
+from distributary.model import Plan
+
+__all__ = ["ControlStore", "StoppedError", "Trouble"]
+
+T = TypeVar("T")
+# A trouble with what it is about, or its end (None).
+Trouble = Callable[[str, str, str | None], None]
+
+_ATTEMPT = 2.0  # seconds for an answer of the server
+_PAUSE = 0.1  # seconds before another attempt
+_PATIENCE = 3.0  # seconds that a server may be busy, before that is an alarm
+_WRONG_SEQUENCE: Final = (10071, 10164)
+_EXPECTED = "Nats-Expected-Last-Sequence"
+_AUDIT_READ, _AUDIT_KEPT = 1_000, 100_000  # entries
+_REPORTS_FOR, _REPORT_BYTES = 3600.0, 1 << 30
+_KEPT_DECISIONS = 10  # earlier values of a key, should the last one be damaged
+
+DAMAGED, REFUSED = "damaged key", "server refuses to store"
+
+
+class StoppedError(Exception):
+    """The service was told to stop while the server was away: the write may not be stored."""
+
+
+class ControlStore:
+    """Reads what a service begins with, and writes what it decides.
+
+    `may_write` returns once this service may write, and raises if it never may again; it is called
+    with the number of attempts that failed. `trouble` is called with what an operator should know.
+    """
+
+    def __init__(
+        self,
+        nc: Client,
+        layout: Layout,
+        *,
+        may_write: Callable[[int], Awaitable[None]],
+        trouble: Trouble,
+    ) -> None:
+        self.plans = PlanStore(nc, layout)
+        self._nc, self._layout = nc, layout
+        self._js = nc.jetstream(timeout=_ATTEMPT)
+        self._may_write, self._trouble = may_write, trouble
+        self._plan: KeyValue
+        self._settings: KeyValue
+        self._members: KeyValue
+        self._revisions: dict[str, int] = {}  # of the keys that this service writes
+        self._last_entry = 0  # sequence number of the log of changes
+        self._is_refused = False
+
+    # --- buckets and streams ----------------------------------------------------------------------
+
+    async def create(self) -> None:
+        """Find the buckets and streams, or create them."""
+        layout = self._layout
+        await self._retry(self.plans.create)
+        self._plan = await self._find_bucket(layout.plan, "Versions of a plan.", _KEPT_DECISIONS)
+        self._settings = await self._find_bucket(layout.settings, "Settings of control.", 5)
+        self._members = await self._find_bucket(layout.members, "Publishers and receivers.")
+        await self._find_stream(
+            StreamConfig(
+                layout.audit,
+                "Changes of a control plane of distributary.",
+                [layout.audit_subject],
+                max_msgs=_AUDIT_KEPT,
+            )
+        )
+        await self._find_stream(
+            StreamConfig(
+                layout.reports,
+                "Reports of publishers and receivers.",
+                [layout.all_reports],
+                max_age=_REPORTS_FOR,
+                max_bytes=_REPORT_BYTES,
+            )
+        )
+
+    async def _find_bucket(self, name: str, says: str, history: int = 1) -> KeyValue:
+        try:
+            return await self._retry(lambda: self._js.key_value(name))
+        except nats.js.errors.NotFoundError:
+            config = KeyValueConfig(name, f"distributary: {says}", history=history)
+            make = partial(create_replicated, self._js.create_key_value, config, "replicas")
+            return await self._retry(make)
+
+    async def _find_stream(self, config: StreamConfig) -> None:
+        try:
+            await self._retry(lambda: self._js.stream_info(config.name or ""))
+        except nats.js.errors.NotFoundError:
+            config.retention, config.storage = RetentionPolicy.LIMITS, StorageType.FILE
+            config.discard = DiscardPolicy.OLD
+            await self._retry(partial(create_replicated, self._js.add_stream, config))
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def read_settings(self) -> ControlSettings | None:
+        """The settings that were kept; None if there are none, or they are damaged."""
+        return await self._read(self._settings, SETTINGS, ControlSettings)
+
+    async def restore(self, where: str) -> Restored:
+        """Read what a service begins with, and take over from the one before."""
+        decision = await self._read(self._plan, FORCE, Decision)
+        proposal = await self._read(self._plan, PROPOSAL, Proposal)
+        plans = {}
+        for name in {found.plan for found in (decision, proposal) if found is not None}:
+            try:
+                plans[name] = await self._retry(partial(self.plans.get, name))
+            except PlanGoneError as error:
+                self._trouble("plan gone", name, str(error))
+        if proposal is not None and proposal.plan not in plans:
+            proposal = None
+        audit = await self._read_audit()
+        if decision is not None:
+            await self._write(self._plan, FORCE, decision)  # whoever served before fails from here
+        await self._write(self._plan, PROPOSAL, proposal)
+        return Restored(decision, proposal, plans, audit, where)
+
+    async def _read(self, bucket: KeyValue, key: str, kind: type[T]) -> T | None:
+        """Read a key: the last value that is not damaged."""
+        try:
+            last = await self._retry(lambda: bucket.get(key))
+        except nats.js.errors.KeyNotFoundError as error:
+            self._revisions[key] = (error.entry.revision or 0) if error.entry else 0
+            return None
+        self._revisions[key] = last.revision or 0
+        values = [last.value]
+        found = _decode(last.value, kind)
+        if found is None:
+            history = await self._retry(lambda: bucket.history(key))
+            values = [entry.value for entry in reversed(history) if not entry.operation]
+            found = next(filter(None, (_decode(value, kind) for value in values)), None)
+            instead = "there is none" if found is None else "its value before counts"
+            self._trouble(DAMAGED, key, f"the value of {key!r} cannot be read; {instead}")
+        return found
+
+    async def _read_audit(self) -> tuple[AuditEntry, ...]:
+        """The last entries of the log of changes."""
+        name = self._layout.audit
+        state = (await self._retry(lambda: self._js.stream_info(name))).state
+        self._last_entry = state.last_seq
+        if not state.messages:
+            return ()
+        first = max(state.first_seq, state.last_seq - _AUDIT_READ + 1)
+        entries: list[AuditEntry] = []
+        async with aclosing(follow_stream(self._nc, name, first=first)) as batches:
+            async for batch in batches:
+                entries += filter(None, (_decode(m.data, AuditEntry) for m in batch.messages))
+                self._last_entry = max(
+                    self._last_entry, *(message.sequence for message in batch.messages), 0
+                )
+                if batch.caught_up:
+                    break
+        return tuple(entries)
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def decide(self, decision: Decision, plan: Plan | None) -> None:
+        """Put a plan in force; raises `ControlReplacedError` if another service has decided."""
+        if plan is not None:
+            await self._retry(lambda: self.plans.put(decision.plan, plan))
+        await self._write(self._plan, FORCE, decision)
+
+    async def keep_proposal(self, proposal: Proposal | None, plan: Plan | None) -> None:
+        """Keep a proposal for whoever serves next, or none."""
+        if proposal is not None and plan is not None:
+            await self._retry(lambda: self.plans.put(proposal.plan, plan))
+        await self._write(self._plan, PROPOSAL, proposal)
+
+    async def write_settings(self, settings: ControlSettings) -> None:
+        """Keep the settings."""
+        await self._write(self._settings, SETTINGS, settings)
+
+    async def append(self, entry: AuditEntry) -> None:
+        """Append to the log of changes, once."""
+        value = msgspec.json.encode(entry)
+        headers = {_EXPECTED: str(self._last_entry)}
+        subject = self._layout.audit_subject
+        try:
+            await self._retry(lambda: self._js.publish(subject, value, headers=headers))
+        except nats.js.errors.APIError as error:
+            if _get_code(error) not in _WRONG_SEQUENCE or not await self._has_appended(value):
+                raise ControlReplacedError(self._layout.prefix) from error
+        self._last_entry += 1
+
+    async def _has_appended(self, value: bytes) -> bool:
+        """Whether an attempt whose answer was lost has succeeded."""
+        try:
+            following = self._last_entry + 1
+            found = await self._retry(lambda: self._js.get_msg(self._layout.audit, following))
+        except nats.js.errors.NotFoundError:
+            return False
+        return found.data == value
+
+    async def _write(self, bucket: KeyValue, key: str, value: Any) -> None:
+        """Write a key after the revision that is known, or delete it (None)."""
+        last = self._revisions[key]
+        data = b"" if value is None else msgspec.json.encode(value)
+        if value is None and not last:
+            return
+        try:
+            if value is None:
+                await self._retry(lambda: bucket.delete(key, last=last))
+            else:
+                revision = await self._retry(lambda: bucket.update(key, data, last=last))
+                self._revisions[key] = revision
+                return
+        except nats.js.errors.APIError as error:
+            if _get_code(error) not in _WRONG_SEQUENCE:
+                raise
+        # Deleted, or refused: an attempt whose answer was lost may have succeeded.
+        revision, found = await self._look(bucket, key)
+        if found != data or revision <= last:
+            raise ControlReplacedError(self._layout.prefix)
+        self._revisions[key] = revision
+
+    async def _look(self, bucket: KeyValue, key: str) -> tuple[int, bytes]:
+        """The revision and value of a key; the value of a deleted one is empty."""
+        try:
+            entry = await self._retry(lambda: bucket.get(key))
+        except nats.js.errors.KeyNotFoundError as error:
+            return ((error.entry.revision or 0) if error.entry else 0), b""
+        return entry.revision or 0, entry.value or b""
+
+    async def forget(self, role: MemberRole, name: str, incarnation: str) -> None:
+        """Delete a member's key, unless it has written it anew."""
+        key = self._layout.member_key(role, name)
+        kind: type[InterestRecord | PublisherRecord] = InterestRecord
+        if role == "publisher":
+            kind = PublisherRecord
+        try:
+            entry = await self._retry(lambda: self._members.get(key))
+            if msgspec.msgpack.decode(entry.value or b"", type=kind).incarnation == incarnation:
+                await self._retry(lambda: self._members.delete(key, last=entry.revision))
+        except (nats.js.errors.APIError, msgspec.DecodeError):
+            return  # it is gone, or is written by somebody who lives
+
+    async def drop_plan(self, name: str) -> None:
+        """Delete a plan."""
+        await self._retry(lambda: self.plans.drop([name]))
+
+    async def fetch_plan(self, name: str) -> Plan | None:
+        """Read a plan; None if there is none."""
+        try:
+            return await self._retry(lambda: self.plans.get(name))
+        except PlanGoneError:
+            return None
+
+    async def _retry(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something on the server, again and again while it is away or has no room."""
+        began = time.monotonic()
+        for attempt in itertools.count():
+            await self._may_write(attempt)
+            try:
+                found = await work()
+            except (*AWAY, nats.js.errors.APIError) as error:
+                if _is_for_lack_of_room(error):
+                    self._note_refusal(f"JetStream has no room ({_show(error)})")
+                elif not isinstance(error, AWAY):
+                    raise
+                elif time.monotonic() - began > _PATIENCE and self._nc.is_connected:
+                    self._note_refusal(f"JetStream does not store ({_show(error)})")
+            else:
+                self._note_refusal(None)
+                return found
+            await asyncio.sleep(_PAUSE)
+        raise AssertionError("attempts have no end")
+
+    def _note_refusal(self, says: str | None) -> None:
+        if self._is_refused != (says is not None):
+            self._is_refused = says is not None
+            remedy = "; give the server's disk, and its limits, more room"
+            self._trouble(REFUSED, "", None if says is None else says + remedy)
+
+
+def _decode(value: bytes | None, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(value or b"", type=kind)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _get_code(error: nats.js.errors.APIError) -> int:
+    """The server's code; nats-py drops that of keys."""
+    if isinstance(error, nats.js.errors.KeyWrongLastSequenceError):
+        return _WRONG_SEQUENCE[0]
+    return getattr(error, "err_code", 0) or 0
+
+
+def _is_for_lack_of_room(error: Exception) -> bool:
+    """Whether the server refused for limits of its account, stream or disk."""
+    says = _show(error).lower()
+    return "insufficient" in says or "maximum bytes" in says or "no space" in says
+
+
+def _show(error: Exception) -> str:
+    return getattr(error, "description", None) or str(error) or type(error).__name__

@@ -1,0 +1,248 @@
+"""The files that a stream plans from: logs of subscriptions and counts, and the plan in force.
+
+Each file appears whole, under its final name. What cannot be written, such as to a full disk, is
+kept in memory and written later; an alarm says so. Of many changes that wait, the last one of each
+receiver and flow counts, and messages of the same flow and second are added up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distributary.control.nats.store import Trouble
+from distributary.errors import OutputError, StateError
+from distributary.files import write_plan
+from distributary.model import Plan
+
+__all__ = ["StreamFiles"]
+
+_TIME = pa.timestamp("us", "UTC")
+_SUBSCRIPTIONS = pa.schema(
+    [("ts", _TIME), ("receiver", pa.string()), ("flow", pa.string()), ("action", pa.string())]
+)
+_PUBLICATIONS = pa.schema([("ts", _TIME), ("flow", pa.string()), ("count", pa.int64())])
+_SOON = 0.05  # seconds in which changes of interest come together
+_AGAIN = 1.0  # seconds before another attempt, if the disk is full
+_MOST_COUNTS = 500_000  # rows that may wait; then the older half is dropped
+_KEPT_FILES = 100  # that were read already
+_CANNOT_WRITE = "stream folder"
+
+
+class _Written(NamedTuple):
+    """A file that the stream reads."""
+
+    path: Path
+    rows: int
+    at: float
+
+
+class StreamFiles:
+    """Writes what a stream reads, in a folder of its own.
+
+    `counts_every` is how many seconds of counts share a file. `trouble` is called when the folder
+    cannot be written, and when it can again.
+    """
+
+    def __init__(self, folder: Path, *, counts_every: float, trouble: Trouble) -> None:
+        self.folder = folder
+        self.subscriptions = folder / "subscriptions"
+        self.publications = folder / "publications"
+        self.base = folder / "base"
+        self.out = folder / "out"
+        self.dropped_rows = 0  # counts for which there was no room
+        self._counts_every, self._trouble = counts_every, trouble
+        self._wanted: dict[str, set[str]] = {}  # all that the rows so far come to
+        self._plan: Plan | None = None
+        self._actions: dict[tuple[str, str], tuple[float, bool]] = {}
+        self._counts: dict[tuple[int, str], int] = {}
+        self._has_base = True  # whether the folder has the plan
+        self._number = 0
+        self._unread: deque[_Written] = deque()
+        self._read: deque[Path] = deque()
+        self._files_read = 0
+        self._changed = asyncio.Event()
+        self._counts_at = 0.0
+        self._in_trouble = False
+
+    # --- what there is to write -------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Empty the folder, and write all interest into it again."""
+        try:
+            if self.folder.exists():
+                shutil.rmtree(self.folder)
+            for each in (self.subscriptions, self.publications):
+                each.mkdir(parents=True)
+        except OSError as error:
+            raise StateError.from_os(self.folder, error) from error
+        self._unread.clear()
+        self._read.clear()
+        self._files_read = 0
+        self._actions = {
+            (receiver, flow): (time.time(), True)
+            for receiver, flows in self._wanted.items()
+            for flow in flows
+        }
+        self._has_base = self._plan is None
+        self._changed.set()
+
+    def write_interest(self, at: float, rows: Iterable[tuple[str, str, bool]]) -> None:
+        """Write that receivers want flows, or do not any more."""
+        for receiver, flow, is_wanted in rows:
+            flows = self._wanted.setdefault(receiver, set())
+            if is_wanted:
+                flows.add(flow)
+            else:
+                flows.discard(flow)
+            if not flows:
+                del self._wanted[receiver]
+            self._actions.pop((receiver, flow), None)
+            self._actions[receiver, flow] = at, is_wanted
+        self._changed.set()
+
+    def write_counts(self, rows: Iterable[tuple[int, str, int]]) -> None:
+        """Write how many messages of flows were published in a second."""
+        for second, flow, messages in rows:
+            self._counts[second, flow] = self._counts.get((second, flow), 0) + messages
+        if len(self._counts) > _MOST_COUNTS:
+            oldest = sorted(self._counts)[: len(self._counts) // 2]
+            for key in oldest:
+                del self._counts[key]
+            self.dropped_rows += len(oldest)
+        self._changed.set()
+
+    def set_base(self, plan: Plan) -> None:
+        """Write the plan in force."""
+        self._plan, self._has_base = plan, False
+        self._changed.set()
+
+    # --- what the stream has read -----------------------------------------------------------------
+
+    def note_read(self, files: int) -> None:
+        """Note how many files the stream has read in all, since `begin`."""
+        while self._unread and self._files_read < files:
+            self._read.append(self._unread.popleft().path)
+            self._files_read += 1
+
+    @property
+    def behind_rows(self) -> int:
+        """Rows that the stream has not read, or that are not written yet."""
+        return sum(file.rows for file in self._unread) + len(self._actions) + len(self._counts)
+
+    @property
+    def behind_s(self) -> float:
+        """For how long the oldest file has waited."""
+        return time.time() - self._unread[0].at if self._unread else 0.0
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Write what there is to write, until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._counts_every if self._counts else None):
+                    await self._changed.wait()
+            await asyncio.sleep(_SOON)
+            self._changed.clear()
+            try:
+                await self._write_all()
+            except (OSError, OutputError) as error:
+                self._note_trouble(error)
+                await asyncio.sleep(_AGAIN)
+                self._changed.set()
+            else:
+                self._note_trouble(None)
+
+    async def _write_all(self) -> None:
+        if not self._has_base and self._plan is not None:
+            plan = self._plan
+            await asyncio.to_thread(_write_base, plan, self.base)
+            self._has_base = plan is self._plan
+        if self._actions:
+            await self._write_actions()
+        now = time.monotonic()
+        if self._counts and now - self._counts_at >= self._counts_every:
+            await self._write_counts()
+            self._counts_at = now
+        while len(self._read) > _KEPT_FILES:
+            self._read.popleft().unlink(missing_ok=True)
+
+    async def _write_actions(self) -> None:
+        taken, self._actions = self._actions, {}
+        columns: list[list[Any]] = [
+            [_micros(at) for at, _ in taken.values()],
+            [receiver for receiver, _ in taken],
+            [flow for _, flow in taken],
+            ["subscribe" if is_wanted else "unsubscribe" for _, is_wanted in taken.values()],
+        ]
+        try:
+            await self._write(self.subscriptions, columns, _SUBSCRIPTIONS)
+        except BaseException:
+            self._actions = {**taken, **self._actions}
+            raise
+
+    async def _write_counts(self) -> None:
+        taken, self._counts = self._counts, {}
+        columns: list[list[Any]] = [
+            [second * 1_000_000 for second, _ in taken],
+            [flow for _, flow in taken],
+            list(taken.values()),
+        ]
+        try:
+            await self._write(self.publications, columns, _PUBLICATIONS)
+        except BaseException:
+            for key, messages in self._counts.items():
+                taken[key] = taken.get(key, 0) + messages
+            self._counts = taken
+            raise
+
+    async def _write(self, folder: Path, columns: list[list[Any]], schema: pa.Schema) -> None:
+        """Write rows as a file that appears whole."""
+        path = folder / f"{self._number:08d}.parquet"
+        self._number += 1
+        at, rows = time.time(), len(columns[0])
+        await asyncio.to_thread(_write_table, path, columns, schema)
+        self._unread.append(_Written(path, rows, at))
+
+    def _note_trouble(self, error: Exception | None) -> None:
+        if error is None and not self._in_trouble:
+            return
+        self._in_trouble = error is not None
+        says = None
+        if error is not None:
+            reason = str(getattr(error, "strerror", None) or error)
+            says = (
+                f"{self.folder}: cannot be written ({reason.lower()}); {self.behind_rows:,} rows "
+                "wait in memory; free some space"
+            )
+        self._trouble(_CANNOT_WRITE, "", says)
+
+
+def _write_table(path: Path, columns: list[list[Any]], schema: pa.Schema) -> None:
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    table = pa.Table.from_arrays(arrays, schema=schema)
+    temporary = path.with_suffix(".parquet.tmp")
+    try:
+        pq.write_table(table, temporary)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_base(plan: Plan, folder: Path) -> None:
+    write_plan(plan, {"algorithm": "control"}, folder)
+
+
+def _micros(seconds: float) -> int:
+    return int(seconds * 1e6)

@@ -1,0 +1,122 @@
+"""What the stream reads: whole files with all rows, also after a disk was full."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from distributary.control.nats.stream_files import StreamFiles
+from distributary.files import read_plan
+from tests.control.nats.services import run
+from tests.delivery.machines import simple_plan
+
+ROOT = Path(__file__).parents[3]
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    return [
+        row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()
+    ]
+
+
+async def written(files: StreamFiles, folder: Path, rows: int) -> list[dict[str, Any]]:
+    while len(found := read_rows(folder)) < rows:
+        await asyncio.sleep(0.02)
+    return found
+
+
+def replay(rows: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Who wants what after all rows, read in order."""
+    wanted = set()
+    for row in rows:
+        pair = row["receiver"], row["flow"]
+        (wanted.add if row["action"] == "subscribe" else wanted.discard)(pair)
+    return wanted
+
+
+def test_rows_are_written_once_and_in_order(tmp_path: Path) -> None:
+    async def work() -> None:
+        files = StreamFiles(tmp_path / "s", counts_every=0.05, trouble=pytest.fail)
+        files.begin()
+        writing = asyncio.create_task(files.run())
+        files.write_interest(1.0, [("r", "a", True), ("r", "b", True), ("r", "a", False)])
+        files.write_counts([(5, "a", 2), (5, "b", 1), (5, "a", 3)])
+        files.set_base(simple_plan([0, 1], [0, 1]))
+        rows = await written(files, files.subscriptions, 2)
+        assert [(row["flow"], row["action"]) for row in rows] == [
+            ("b", "subscribe"),
+            ("a", "unsubscribe"),
+        ]
+        counts = await written(files, files.publications, 2)
+        assert {row["flow"]: row["count"] for row in counts} == {"a": 5, "b": 1}
+        while files.behind_rows > 4:
+            await asyncio.sleep(0.02)
+        files.note_read(2)
+        assert files.behind_rows == 0
+        while not (files.base / "plan.json").exists():
+            await asyncio.sleep(0.02)
+        assert read_plan(files.base).plan.flows == ("f0", "f1")
+        files.begin()  # the stream failed, and begins again: it gets all that is wanted
+        rows = await written(files, files.subscriptions, 1)
+        assert replay(rows) == {("r", "b")}
+        writing.cancel()
+        with suppress(asyncio.CancelledError):
+            await writing
+
+    run(work())
+
+
+async def fill_and_free(folder: Path) -> None:
+    """In a small file system: no row is lost while it is full, and an alarm says that it is."""
+    said: list[str | None] = []
+    files = StreamFiles(
+        folder / "s", counts_every=0.05, trouble=lambda what, who, says: said.append(says)
+    )
+    files.begin()
+    writing = asyncio.create_task(files.run())
+    filler = folder / "filler"
+    with filler.open("wb") as file, suppress(OSError):
+        while True:
+            os.write(file.fileno(), bytes(4_096))
+    sent: Counter[str] = Counter()
+    for second in range(100):
+        files.write_interest(second, [("r", f"flow {second}", True)])
+        files.write_counts([(second, f"flow {second}", second + 1)])
+        sent[f"flow {second}"] += second + 1
+        await asyncio.sleep(0.01)
+    while not said:
+        await asyncio.sleep(0.02)
+    assert said[0] is not None
+    assert "no space left" in said[0]
+    assert "free some space" in said[0]
+    filler.unlink()
+    while said[-1] is not None:
+        await asyncio.sleep(0.02)
+    counts = await written(files, files.publications, 100)
+    assert Counter({row["flow"]: row["count"] for row in counts}) == sent
+    assert len(replay(await written(files, files.subscriptions, 100))) == 100
+    assert not list(folder.rglob("*.tmp"))
+    writing.cancel()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts a small file system")
+def test_nothing_is_lost_on_a_full_disk(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from tests.control.nats import test_stream_files"
+    code += "; test_stream_files.run(test_stream_files.fill_and_free(Path(sys.argv[1])))"
+    mount = 'mount -t tmpfs -o size=1m tmpfs "$1"; exec "$2" -c "$3" "$1"'
+    words = ["sh", "-ec", mount, "sh", str(tmp_path), sys.executable, code]
+    ran = subprocess.run(
+        ["unshare", "-rm", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if "unshare" in ran.stderr or "mount:" in ran.stderr:
+        pytest.skip(f"no file system can be mounted here: {ran.stderr.strip()}")
+    assert ran.returncode == 0, ran.stderr

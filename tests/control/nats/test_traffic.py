@@ -1,0 +1,23 @@
+"""Members of a control plane that really runs, with traffic in a network of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.delivery.udp.namespace import Worker, working
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    yield from working()
+
+
+def test_members_go_on_without_their_control_plane(worker: Worker, tmp_path: Path) -> None:
+    worker.run("members_go_on_without_their_control_plane", str(tmp_path))
+
+
+def test_commands_belong_to_a_control_plane(worker: Worker, tmp_path: Path) -> None:
+    worker.run("commands_belong_to_a_control_plane", str(tmp_path))
