@@ -1,4 +1,4 @@
-"""Workload generators: those of the papers, quotes, and a day of logs for any demand."""
+"""Workload generators: those of the papers, quotes, a floor whose interests shift, and logs."""
 
 from distributary.workloads.broker_trees import broker_trees, region_of
 from distributary.workloads.content import ContentParams, ContentWorld, content_world, poisson_times
@@ -11,6 +11,7 @@ from distributary.workloads.roaming import (
     roaming,
     tiered_topology,
 )
+from distributary.workloads.shifting_floor import FloorScene, ShiftingFloor, shifting_floor
 from distributary.workloads.trading_floor import TradingFloor, trading_floor
 from distributary.workloads.two_class import TwoClass, two_class
 from distributary.workloads.workflows import (
@@ -26,9 +27,11 @@ __all__ = [
     "ContentParams",
     "ContentWorld",
     "DayParams",
+    "FloorScene",
     "Quotes",
     "Roaming",
     "RoamingParams",
+    "ShiftingFloor",
     "TradingFloor",
     "TwoClass",
     "Workflows",
@@ -41,6 +44,7 @@ __all__ = [
     "quote_filters",
     "region_of",
     "roaming",
+    "shifting_floor",
     "spoil_rows",
     "subscription_log",
     "tiered_topology",
