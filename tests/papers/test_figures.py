@@ -94,7 +94,7 @@ SHAPES |= {
     "chen-fig9": (("degree", "policy", "quantity", "at", "value"), 1287),
     "chen-fig10": (("policy", "quantity", "at", "value"), 609),
     "chen-fig12": (("setting", "policy", "quantity", "at", "value"), 981),
-    "chen-readings": (("setting", "reading", "policy", "quantity", "at", "value"), 12 * 14),
+    "chen-readings": (("setting", "reading", "policy", "quantity", "at", "value"), 18 * 14),
     "milo-table2": (TABLE, 9),
     "milo-table3": (TABLE, 12),
     "milo-fig5": (CURVES, 102),

@@ -111,7 +111,7 @@ def fig7(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
         chart=_chart(one, two, times),
         comparison=_comparison(one),
         claims=make_claims(one, first.scale),
-        own=f"{_ours_table(one, two)}\n\n{_tell_ours(one, two)}",
+        own=f"{_tell_ours(one, two)}\n\n{_ours_table(one, two)}",
         notes=_notes(one),
         quick=quick,
         seed=seed,
@@ -279,7 +279,7 @@ def _paint_delays(axes: Axes, found: Runs) -> None:
         axes, {p: each.delay for p, each in found.items()}, "(a) delay of probes, s", log=True
     )
     for at, each in enumerate(found.values()):
-        axes.plot([at - 0.25, at - 0.25], each.spread, color=INK, linewidth=1.2)
+        axes.plot([at - 0.33, at - 0.33], each.spread, color=INK, linewidth=1.2)
 
 
 def _paint_traffic(axes: Axes, found: Runs) -> None:

@@ -30,6 +30,7 @@ from distributary.content.events import ContentEvent
 from distributary.machines.virtual import Simulation, VirtualNetwork
 from distributary.model import Box, Filter, FloatArray
 from distributary.papers.chen.pricing import SECONDS_PER_BOX, price_broker
+from distributary.papers.chen.shared_matching import NetworkMatcher, SharingBroker
 from distributary.papers.chen.witness import Witness, WitnessedBroker
 from distributary.papers.queue_trace import QueueTrace
 from distributary.workloads.roaming import Roaming, RoamingParams, roaming, tier_of
@@ -131,15 +132,16 @@ def run_mobile_case(case: MobileCase) -> MobileOutcome:
 
 def _start(
     case: MobileCase, load: Roaming, rng: np.random.Generator
-) -> tuple[dict[str, ContentBroker], Simulation]:
+) -> tuple[Mapping[str, ContentBroker], Simulation]:
     """The brokers, and publishers that may publish anything."""
     topology = load.topology
     simulation = Simulation(VirtualNetwork.of(topology, rng))
     per_box = case.per_box * DEARER / case.scale
     service = price_broker(match=per_box, compare=per_box / case.scale)
     witness = Witness(topology, (*load.monitors, *load.subscriptions))
+    matcher = NetworkMatcher(load.schema)
     brokers = {
-        name: ContentBroker(name, topology.neighbours(name), load.schema, case.policy)
+        name: SharingBroker(name, topology.neighbours(name), load.schema, case.policy, matcher)
         for name in topology.brokers
     }
     for each in brokers.values():

@@ -29,6 +29,7 @@ from distributary.content.events import ContentEvent
 from distributary.machines.virtual import Simulation, VirtualNetwork
 from distributary.model import FloatArray
 from distributary.papers.chen.pricing import SECONDS_PER_BOX, price_broker
+from distributary.papers.chen.shared_matching import NetworkMatcher, SharingBroker
 from distributary.papers.chen.witness import Witness, WitnessedBroker
 from distributary.papers.queue_trace import QueueTrace
 from distributary.workloads.workflows import (
@@ -210,15 +211,16 @@ def end_subscriptions(case: CongestionCase, run: CongestionRun) -> CongestionOut
 
 def _start(
     case: CongestionCase, load: Workflows, rng: np.random.Generator
-) -> tuple[dict[str, ContentBroker], Simulation]:
+) -> tuple[Mapping[str, ContentBroker], Simulation]:
     """The brokers, and one publisher with its advertisement for each workflow."""
     topology = workflow_topology()
     simulation = Simulation(VirtualNetwork.of(topology, rng))
     per_box = case.per_box / case.scale
     service = price_broker(match=per_box, compare=per_box / case.scale)
     witness = Witness(topology, load.subscriptions)
+    matcher = NetworkMatcher(load.schema)
     brokers = {
-        name: ContentBroker(name, topology.neighbours(name), load.schema, case.policy)
+        name: SharingBroker(name, topology.neighbours(name), load.schema, case.policy, matcher)
         for name in topology.brokers
     }
     for each in brokers.values():

@@ -1,12 +1,12 @@
 """The readings that were chosen, and what the other ones give that the text allows.
 
 Each of them changes one thing. They are run at a fifth of the paper's size, active covering beside
-selective pruning.
+selective pruning and our merging.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -14,7 +14,15 @@ from distributary.content import Pruning
 from distributary.papers.chen.choices import CHOSEN, CLUSTERED, HISTORY
 from distributary.papers.chen.network import CORE, CongestionCase
 from distributary.papers.chen.repeats import Repeated
-from distributary.papers.chen.runs import ACTIVE, QUICK, SELECTIVE, case, results
+from distributary.papers.chen.runs import (
+    ACTIVE,
+    COMPARED,
+    OURS,
+    QUICK,
+    SELECTIVE,
+    case,
+    results,
+)
 from distributary.papers.chen.telling import (
     COLOURS,
     INNER,
@@ -27,17 +35,19 @@ from distributary.papers.chen.telling import (
 )
 from distributary.papers.drawing import INK, Sheet, draw_chart, draw_legend
 from distributary.papers.figure import DEFAULT_SEED, Claim, Figure
-from distributary.papers.wording import table
+from distributary.papers.wording import NOTHING, join_words, table
 from distributary.planning import Progress, silent
 from distributary.workloads.workflows import Clusters, WorkflowsParams
 
 __all__ = ["all_cases", "readings"]
 
 SCALE, QUICK_READINGS = 0.2, 3
-BOTH = (ACTIVE, SELECTIVE)
 SLIGHT = 0.1  # of active covering's queue
 CHEAPER_BOX = 1.2e-5
 LAST_64 = Pruning(window=64, expires=inf)
+
+# The false positives of selective pruning in the core that an independent implementation found.
+INDEPENDENT_CORE = "1.16 %"
 
 Change = Callable[[CongestionCase], CongestionCase]
 Key = tuple[str, str, str]  # setting, reading, policy
@@ -110,6 +120,7 @@ def readings(
         chart=_chart(found),
         comparison=f"{_comparison(found)}\n\n{_out_of_reach(found)}",
         claims=(_congestion_claim(found),),
+        own=_tell_ours(found),
         notes=(
             PRICED,
             "Fig. 12 has the readings of its tables on [its own page](chen-fig12.md).",
@@ -132,7 +143,7 @@ def _make_cases(quick: bool, seed: int) -> dict[Key, tuple[CongestionCase]]:
         )
         for setting in (SETTINGS[::3] if quick else SETTINGS)
         for name in (setting.readings[:QUICK_READINGS] if quick else setting.readings)
-        for policy in BOTH
+        for policy in COMPARED
     }
 
 
@@ -185,13 +196,20 @@ def _rows(key: Key, found: Repeated) -> Iterator[tuple[str | int | float, ...]]:
 
 
 def _pairs(found: Runs) -> Iterator[tuple[str, str, Repeated, Repeated]]:
+    for setting, name, active, selective, _ in _by_reading(found):
+        yield setting, name, active, selective
+
+
+def _by_reading(found: Runs) -> Iterator[tuple[str, str, Repeated, Repeated, Repeated]]:
+    """Each setting and reading with its outcomes under active covering, selective and ours."""
     for setting, name, policy in found:
         if policy == ACTIVE:
-            yield setting, name, found[setting, name, ACTIVE], found[setting, name, SELECTIVE]
+            active, selective, ours = (found[setting, name, each] for each in COMPARED)
+            yield setting, name, active, selective, ours
 
 
-def _saved(active: Repeated, selective: Repeated) -> float:
-    return 1 - selective.core_table / active.core_table
+def _saved(active: Repeated, other: Repeated) -> float:
+    return 1 - other.core_table / active.core_table
 
 
 def _comparison(found: Runs) -> str:
@@ -199,10 +217,10 @@ def _comparison(found: Runs) -> str:
         (
             "setting",
             "reading",
-            "longest core queue, active and selective",
-            "delay of probes, active and selective",
-            "core table, active and selective",
-            "saved",
+            "longest core queue, active, selective and ours",
+            "delay of probes, active, selective and ours",
+            "core table, active, selective and ours",
+            "saved by selective",
             "triggered A to E, selective",
             "false positives of selective, core and inner (dead ends)",
             "the same in the core (dead ends)",
@@ -211,16 +229,41 @@ def _comparison(found: Runs) -> str:
             (
                 setting,
                 name,
-                f"{active.core_queue:,}, {selective.core_queue:,}",
-                f"{seconds(active.delay)}, {seconds(selective.delay)}",
-                f"{active.core_table:,.0f}, {selective.core_table:,.0f}",
+                _list(f"{each.core_queue:,}" for each in (active, selective, ours)),
+                _list(seconds(each.delay) for each in (active, selective, ours)),
+                _list(f"{each.core_table:,.0f}" for each in (active, selective, ours)),
                 share(_saved(active, selective)),
                 way(selective.triggered_messages()),
                 _waste(selective, (*CORE, *INNER)),
                 _waste(selective, tuple(CORE)),
             )
-            for setting, name, active, selective in _pairs(found)
+            for setting, name, active, selective, ours in _by_reading(found)
         ),
+    )
+
+
+def _list(words: Iterable[str]) -> str:
+    return "; ".join(words)
+
+
+def _tell_ours(found: Runs) -> str:
+    """In how many readings merging is better than selective pruning, and where it is not."""
+    every = list(_by_reading(found))
+    worse = [
+        f"{setting}, {name} ({ours.core_queue:,} against {selective.core_queue:,})"
+        for setting, name, _, selective, ours in every
+        if ours.core_queue > selective.core_queue
+    ]
+    saved = [_saved(active, ours) for _, _, active, _, ours in every]
+    by_selective = [_saved(active, selective) for _, _, active, selective, _ in every]
+    return (
+        f"Merging's longest core queue is at most selective pruning's in "
+        f"{len(every) - len(worse)} of {len(every)} cases"
+        f"{f'; it is longer in {join_words(worse)}' if worse else ''}. It saves "
+        f"{share(min(saved))} to {share(max(saved))} of active covering's core tables, selective "
+        f"pruning {share(min(by_selective))} to {share(max(by_selective))}; its false positives "
+        f"are at most {share(max(ours.false_positives() for *_, ours in every))}, selective "
+        f"pruning's {share(max(selective.false_positives() for _, _, _, selective, _ in every))}."
     )
 
 
@@ -239,17 +282,16 @@ def _out_of_reach(found: Runs) -> str:
     core = min(at_7, key=lambda name: at_7[name][1].false_positives(CORE))
     slower = {name: active.delay / selective.delay for name, (active, selective) in at_7.items()}
     slow = max(slower, key=slower.__getitem__)
+    saves_7, saves_10 = share(_saved(*at_7[saved_7])), share(_saved(*at_10[saved_10]))
+    in_core = share(at_7[core][1].false_positives(CORE))
+    times = f"{times_as(slower[slow])} times"
     return table(
-        ("the paper's number", "the reading that comes closest", "what it gives"),
+        ("the paper's number", "the reading that comes closest", "what it gives", "independent"),
         (
-            ("core tables 50 % smaller (Fig. 7)", saved_7, share(_saved(*at_7[saved_7]))),
-            ("core tables 82 % smaller (Fig. 10)", saved_10, share(_saved(*at_10[saved_10]))),
-            (
-                "false positives in the core 0.01 % (Fig. 7)",
-                core,
-                share(at_7[core][1].false_positives(CORE)),
-            ),
-            ("delays 11,000 times as long (Fig. 7)", slow, f"{times_as(slower[slow])} times"),
+            ("core tables 50 % smaller (Fig. 7)", saved_7, saves_7, NOTHING),
+            ("core tables 82 % smaller (Fig. 10)", saved_10, saves_10, NOTHING),
+            ("false positives in the core 0.01 % (Fig. 7)", core, in_core, INDEPENDENT_CORE),
+            ("delays 11,000 times as long (Fig. 7)", slow, times, NOTHING),
         ),
     )
 
@@ -274,20 +316,26 @@ def _congestion_claim(found: Runs) -> Claim:
 def _chart(found: Runs) -> str:
     def paint(sheet: Sheet) -> None:
         saved, queues = sheet.panels
-        rows = list(_pairs(found))
-        labels = [f"{setting}: {name}" for setting, name, _, _ in rows]
+        rows = list(_by_reading(found))
+        labels = [f"{setting}: {name}" for setting, name, *_ in rows]
         places = range(len(rows))
-        saved.barh(places, [100 * _saved(a, s) for _, _, a, s in rows], color=COLOURS[SELECTIVE])
+        for policy, up, shares in (
+            (SELECTIVE, -0.2, [_saved(active, other) for _, _, active, other, _ in rows]),
+            (OURS, 0.2, [_saved(active, ours) for _, _, active, _, ours in rows]),
+        ):
+            at_rows = [place + up for place in places]
+            saved.barh(at_rows, [100 * each for each in shares], 0.36, color=COLOURS[policy])
         saved.set_title("saved core tables, %; the paper's: lines")
         for paper, setting in ((50, "Fig. 7"), (82, "Fig. 10")):
             at = [place for place in places if rows[place][0] == setting]
             saved.plot([paper, paper], [at[0] - 0.5, at[-1] + 0.5], color=INK, linewidth=1.2)
-        for policy, lengths in (
-            (ACTIVE, [active.core_queue for _, _, active, _ in rows]),
-            (SELECTIVE, [selective.core_queue for _, _, _, selective in rows]),
+        for policy, mark, lengths in (
+            (ACTIVE, "o", [active.core_queue for _, _, active, _, _ in rows]),
+            (SELECTIVE, "o", [selective.core_queue for _, _, _, selective, _ in rows]),
+            (OURS, "v", [ours.core_queue for *_, ours in rows]),
         ):
             label, colour = LABELS[policy], COLOURS[policy]
-            queues.plot(lengths, places, "o", color=colour, label=label)
+            queues.plot(lengths, places, mark, color=colour, label=label)
         queues.set_xscale("symlog", linthresh=10)
         queues.set_xlim(left=0)
         queues.set_title("longest core queue")

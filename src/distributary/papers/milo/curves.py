@@ -436,7 +436,8 @@ def panel_chart(name: str, title: str, panels: Panels, *, rows: int = 1) -> str:
         for axes in sheet.panels[:: len(panels) // rows]:
             axes.set_ylabel("thousand messages per interval")
         sheet.panels[0].tick_params(colors=QUIET, labelcolor=INK)
-        draw_legend(sheet)
+        most = max(panels, key=lambda panel: len(panel.outcomes))
+        draw_legend(sheet, at=panels.index(most))
 
     columns = len(panels) // rows
     size = (3.0 * columns + 0.4, 3.0 * rows + 0.9)

@@ -251,7 +251,7 @@ _NOTES = (
     "Control messages are those of the run (surveys, joins, merges). Each is counted with all hops "
     "from a subscriber to a root, although only the first one of a subscriber to a channel needs "
     "them.",
-    "The paper prints no numbers for trees with helper peers.",
+    "The paper prints no numbers for trees with helper peers, and we know no independent ones.",
     DECISIONS,
 )
 
