@@ -35,7 +35,7 @@ _LINK = Link(0.05, jitter=0.05)
 _STEP = 0.1  # seconds
 _MOST = 300.0
 _TREE = frozenset({"event"})
-_EVENT = frozenset({"event", "Put", "Taken", "replicate", "acknowledge"})
+_EVENT = frozenset({"event", "Put", "Puts", "Taken", "replicate", "acknowledge"})
 
 
 @dataclass

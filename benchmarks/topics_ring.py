@@ -21,9 +21,9 @@ from pathlib import Path
 
 from benchmarks.measure import Section
 from benchmarks.processes import cpu_of, resident
+from distributary.machines.nats.options import find_server
 from distributary.topics.live import ClientSettings, TopicClient
 from distributary.topics.nats import NatsOptions
-from distributary.topics.nats.options import find_server
 from distributary.topics.peer.tcp import PeerOptions, PeerStatus, fetch_status
 
 PEERS, TOPICS, READERS, WANTED = 12, 20, 20, 6
@@ -33,7 +33,7 @@ CRASHES = 5
 IDLE = 10.0  # seconds
 _SETTINGS = ClientSettings(timeout=120.0, connect_within=60.0)
 # Of an event: from its publisher to the root, to the replicas, down the tree, and confirmations.
-_EVENT = ("Put", "Taken", "replicate", "event", "acknowledge")
+_EVENT = ("Put", "Puts", "Taken", "replicate", "event", "acknowledge")
 _PORTS = range(12_000, 20_000)  # below those of outgoing connections
 
 
