@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.dashboard.browser import MISSING
 from tests.examples import THOROUGH
 from tests.kernels import compile_kernels
 
@@ -19,6 +20,7 @@ settings.register_profile(THOROUGH, settings.get_profile("distributary"))
 settings.load_profile("distributary")
 
 SPARK = "tests/pipeline/"
+LONGEST = (SPARK, "tests/system/soak/")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -28,8 +30,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with Spark: its tests take the longest, and two workers share them."""
-    items.sort(key=lambda item: not item.nodeid.startswith(SPARK))
+    """Begin with what takes the longest: Spark, whose tests two workers share, and the soak."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end, where nobody can miss it, that the pages were not tested."""
+    if any(MISSING in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(MISSING, yellow=True, bold=True)
 
 
 @pytest.hookimpl(optionalhook=True)

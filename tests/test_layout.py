@@ -21,8 +21,9 @@ LAYERS = (
     ("machines", "planning"),
     ("files", "workloads"),
     ("content", "delivery", "topics"),
-    ("pipeline",),
-    ("export", "papers", "report"),
+    ("control", "pipeline"),
+    ("dashboard", "export", "papers", "report"),
+    ("system",),
     ("cli",),
 )
 ROOMS = [room for layer in LAYERS for room in layer]
@@ -59,7 +60,10 @@ def test_a_room_knows_only_the_rooms_above_it(room: str) -> None:
 
 # Machines take events and the time and return actions; shells, in packages named by their
 # transport, do the rest. One module takes over files that former versions wrote.
-MACHINES = ("content", "delivery", "topics", "topics/overlay", "topics/peer", "machines/virtual")
+MACHINES = (
+    *("content", "control", "delivery", "topics", "topics/overlay", "topics/peer"),
+    "machines/virtual",
+)
 STORAGE = {"topics/journal.py"}
 OUTSIDE = {
     *("asyncio", "concurrent", "multiprocessing", "queue", "selectors", "signal", "socket", "ssl"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distributary.content.tcp import ContentClient
+    from distributary.control.nats import Control, ControlClient
     from distributary.cost import (
         ChannelPrices,
         Evaluation,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         PacketPrices,
         evaluate,
     )
+    from distributary.delivery.udp import Publisher, Receiver
     from distributary.errors import (
         DistributaryError,
         InfeasibleError,
@@ -58,7 +60,9 @@ _ROOM_OF = {
     name: room
     for room, names in {
         "content.tcp": "ContentClient",
+        "control.nats": "Control ControlClient",
         "cost": "ChannelPrices Evaluation FilteringPrices OperatingPrices PacketPrices evaluate",
+        "delivery.udp": "Publisher Receiver",
         "errors": "DistributaryError InfeasibleError InputError MissingRateError OutputError "
         "PlanError",
         "files": "read_demand read_interest read_limits read_plan read_previous read_rates "
@@ -75,6 +79,8 @@ __all__ = [
     "ChannelPrices",
     "Constraints",
     "ContentClient",
+    "Control",
+    "ControlClient",
     "Demand",
     "DistributaryError",
     "Evaluation",
@@ -91,7 +97,9 @@ __all__ = [
     "Packing",
     "Plan",
     "PlanError",
+    "Publisher",
     "Rates",
+    "Receiver",
     "Request",
     "Solution",
     "Step",

@@ -1,7 +1,7 @@
 """The optional parts of distributary: which packages each needs, and what to install for it.
 
 The core plans, evaluates, matches and reads and writes files. The rest comes as extras:
-`pip install 'distributary[spark]'`, `[live]`, `[report]`, or `[all]`.
+`pip install 'distributary[spark]'`, `[live]`, `[report]`, `[dashboard]`, or `[all]`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ PACKAGES = {
     "spark": ("pyspark", "pandas"),
     "live": ("msgspec", "nats", "prometheus_client"),
     "report": ("jinja2", "markupsafe", "plotly", "PIL", "matplotlib"),
+    "dashboard": ("starlette", "uvicorn", "plotly", "jinja2", "msgspec", "nats"),
 }
 
 

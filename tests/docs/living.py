@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from tests.docs.pages import Command
 from tests.docs.running import PATIENCE, Ran, Runs, bounded, run_in_process, substitute
+from tests.docs.systems import Systems, belongs_to_a_system
 
 # By name: what makes one of these end by itself.
 LIVING: dict[str, str | None] = {
@@ -27,13 +28,18 @@ LIVING: dict[str, str | None] = {
     "topics status": None,  # with --watch only, see below
     "receive": "--count",
     "pipeline stream": "--until-idle",
+    "up": None,
+    "control serve": None,
+    "dashboard": None,
 }
 ENDED = (0, 130)  # as Ctrl-C ends them
 SERVED = ("topics", "broker publish", "broker status")  # need a service that runs
 
 
 def is_living(command: Command) -> bool:
-    """Whether a command goes on until it is ended."""
+    """Whether a command goes on until it is ended, or needs one that does."""
+    if belongs_to_a_system(command):
+        return True
     if command.name == "topics status":
         return "--watch" in command.words
     return command.name in LIVING and LIVING[command.name] not in command.words
@@ -48,6 +54,7 @@ class Lives:
         self._services: dict[str, tuple[Path, subprocess.Popen[str]]] = {}
         self._brokers: dict[str, subprocess.Popen[str]] = {}
         self._peers: dict[str, subprocess.Popen[str]] = {}
+        self._systems = Systems(runs, commands)
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -60,6 +67,7 @@ class Lives:
         trace: TracebackType | None,
     ) -> None:
         with self._open:
+            self._open.callback(self._systems.close)
             for service in (
                 *(each for _, each in self._services.values()),
                 *self._brokers.values(),
@@ -73,7 +81,9 @@ class Lives:
             self._try_out(command)
 
     def _try_out(self, command: Command) -> None:
-        if command.name == "topics serve":
+        if belongs_to_a_system(command):
+            self._systems.try_out(command)
+        elif command.name == "topics serve":
             self._serve(command.value_of("--state"))
         elif command.name == "topics peer":
             self._serve_peer(command)

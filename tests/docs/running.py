@@ -25,7 +25,8 @@ from tests.warm import find_command
 
 PATIENCE = 600  # seconds, for what waits for something that never comes
 OURS = [sys.executable, "-m", "distributary"]
-MULTICAST = ("publish", "receive", "calibrate")  # in a namespace of their own
+# In a namespace of their own.
+MULTICAST = ("publish", "receive", "calibrate", "up", "control", "dashboard")
 SPARK = ("pipeline", "spark-submit", "demo")  # whose Java keeps to the folder that it began in
 SMALL_DAY = "--symbols 200 --receivers 20 --messages 2000"
 # Of the brokers on the pages, each with one of this process.
@@ -75,6 +76,19 @@ SUBSTITUTIONS = (
         "distributary calibrate --messages-per-packet 1 --messages-per-packet 8 --rounds 1 "
         "--seconds 20ms ",
         "measures for a minute; here the prices need not be right",
+    ),
+    Substitution(
+        r"^distributary up ",
+        "distributary up --spark off --desks 1 --port 0 ",
+        "Spark takes long to start, and is tried out elsewhere",
+    ),
+    Substitution(
+        r"^distributary control serve ", "distributary control serve --spark off ", "as up"
+    ),
+    Substitution(
+        r"tls://alpha:4222,tls://beta:4222,tls://gamma:4222",
+        "tls://localhost:4222",
+        "there is one server, in a namespace of its own",
     ),
     Substitution(
         r"^distributary generate day ",
@@ -170,8 +184,8 @@ class Runs:
         """A command as a process, which does not outlive the `with`."""
         if command.is_ours:
             words = [*OURS, *command.words[1:]]
-            if command.name in MULTICAST:
-                words = [*self._enter_namespace(), *words]
+            if command.name.startswith(MULTICAST):
+                words = [*self.enter_namespace(), *words]
             elif command.name.startswith(("topics", "broker")):
                 words = [*find_command(), *command.words[1:]]
         else:
@@ -199,7 +213,8 @@ class Runs:
         """What the kernel tells of the namespace's network."""
         return Path(f"/proc/{self._open_namespace().pid}/net")
 
-    def _enter_namespace(self) -> list[str]:
+    def enter_namespace(self) -> list[str]:
+        """What comes before the words of a command that is to run in the namespace."""
         pid = self._open_namespace().pid
         return ["nsenter", "--preserve-credentials", "-U", "-n", "-t", str(pid)]
 

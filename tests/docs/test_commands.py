@@ -27,6 +27,7 @@ from tests.docs.running import (
     Substitution,
     substitute,
 )
+from tests.docs.systems import belongs_to_a_system
 
 # Wait for a change of the code; what is here passes once it is made.
 COMMANDS = all_commands()
@@ -50,6 +51,8 @@ def cases() -> list[ParameterSet]:
 
 
 def is_slow(command: Command, first: bool) -> bool:
+    if belongs_to_a_system(command):  # `tests/system/test_up.py` starts one by default
+        return True
     return command.name.startswith(SPARK) or (command.name in COSTLY and not first)
 
 

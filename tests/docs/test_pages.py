@@ -141,6 +141,13 @@ def test_the_line_that_a_subscriber_prints_is_of_an_event_of_the_examples() -> N
     assert shown in [{name: row[name] for name in shown} for row in rows]
 
 
+def test_the_names_of_a_control_plane_are_those_of_the_examples() -> None:
+    (block,) = (
+        each for each in all_blocks() if each.page.endswith("system.md") and each.language == "json"
+    )
+    assert "\n".join(block.lines) == (EXAMPLES / "names.json").read_text().rstrip()
+
+
 def test_examples_are_small_and_each_is_explained_and_used() -> None:
     files = [path for path in EXAMPLES.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 200_000

@@ -70,6 +70,11 @@ COMMANDS = {
     "broker": _entry(
         CONTENT, "broker", "Run, use and simulate networks of content brokers.", "app"
     ),
+    "up": _entry(
+        LIVE,
+        "up",
+        "Run a whole system on this machine: control plane, Spark's stream, web pages.",
+    ),
     "publish": _entry(
         LIVE,
         "publish",
@@ -79,6 +84,17 @@ COMMANDS = {
         LIVE,
         "receive",
         "Receive flows over IP multicast: each message once, each flow in order.",
+    ),
+    "control": _entry(
+        LIVE,
+        "control",
+        "Run a control plane, look at it, and approve or change its plans.",
+        "app",
+    ),
+    "dashboard": _entry(
+        LIVE,
+        "dashboard",
+        "Show a running control plane on web pages: traffic, plan, receivers, changes and Spark.",
     ),
     "calibrate": _entry(
         LIVE,

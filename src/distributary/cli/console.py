@@ -36,7 +36,7 @@ def warn(line: str) -> None:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON document on stdout."""
-    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False), flush=True)
 
 
 @contextmanager

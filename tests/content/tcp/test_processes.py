@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sqlite3
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -79,8 +80,8 @@ async def publish(
         await asyncio.sleep(rng.random() * 0.01)
 
 
-async def receive(client: ContentClient, name: str, filter: str, world: World) -> None:
-    async for event in await client.subscribe(filter):
+async def receive(events: AsyncIterator[Any], name: str, world: World) -> None:
+    async for event in events:
         world.arrived[name].append((event.publisher, int(event.payload)))
 
 
@@ -94,11 +95,14 @@ async def play(brokers: dict[str, BrokerProcess], world: World, kills: list[str]
         }
         for client in clients.values():
             await client.__aenter__()
+        # An event published before a subscription is not its own.
+        wanted = {
+            name: await clients[name].subscribe(filter) for name, (_, filter) in FILTERS.items()
+        }
         readers = [
-            group.create_task(receive(clients[name], name, filter, world))
-            for name, (_, filter) in FILTERS.items()
+            group.create_task(receive(events, name, world)) for name, events in wanted.items()
         ]
-        await asyncio.sleep(0.5)  # an event published before a subscription is not its own
+        await asyncio.sleep(0.5)  # until all brokers know it
         publishing = [
             group.create_task(publish(clients[name], name, world, done, seed))
             for seed, name in enumerate(PUBLISHERS)
