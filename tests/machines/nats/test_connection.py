@@ -11,6 +11,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
+from distributary.machines.nats import NatsOptions, connect_to_server
 from distributary.machines.nats.connection import NatsConnection
 from distributary.machines.nats.jetstream import find_jetstream
 
@@ -44,6 +45,32 @@ def test_a_cancellation_that_comes_with_the_answer_counts(
             answer = asyncio.get_running_loop().create_future()
             task = await cancel_with_answer(getattr(NatsConnection(), name)(subject), answer)
             assert task.cancelled()
+
+    asyncio.run(work())
+
+
+def test_a_cancellation_that_comes_as_the_connection_is_made_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work() -> None:
+        made: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def connect(client: Client, **named: Any) -> None:
+            await asyncio.wait_for(made, 60.0)
+
+        async def close(client: Client) -> None:
+            closed.append(client)
+
+        async def enter() -> None:
+            async with connect_to_server(NatsOptions(), name="t"):
+                raise AssertionError("it was cancelled before")
+
+        closed: list[Client] = []
+        monkeypatch.setattr(Client, "connect", connect)
+        monkeypatch.setattr(NatsConnection, "close", close)
+        task = await cancel_with_answer(enter(), made)
+        assert task.cancelled()
+        assert len(closed) == 1
 
     asyncio.run(work())
 

@@ -5,9 +5,9 @@ that reads the connection. The client still reports that it is connected, but re
 more. The same happens after a pong that no ping waits for, and when the peer of a reconnection does
 not speak NATS.
 
-A request waits in `asyncio.wait_for`, which before Python 3.12 drops a cancellation that comes at
-the same moment as the answer. A loop that sends requests would then go on for ever, and whoever
-cancelled it would wait for ever.
+The client waits in `asyncio.wait_for`, which before Python 3.12 drops a cancellation that comes at
+the same moment as what is waited for. A loop that sends requests would then go on for ever, and
+Ctrl-C would not end a process that is just connecting.
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ class NatsConnection(Client):
         """Close for good, soon, because of a permanent error."""
         self._refusal = error
 
+    async def connect(self, *given: Any, **named: Any) -> None:
+        """Connect to a server; a cancellation is never dropped."""
+        with _keep_cancellation():
+            await super().connect(*given, **named)
+
     async def request(self, *given: Any, **named: Any) -> Msg:
         """Send a request and wait for the answer; a cancellation is never dropped."""
         with _keep_cancellation():
@@ -75,7 +80,8 @@ class NatsConnection(Client):
     async def close(self) -> None:
         """Close for good; does nothing if the connection was never established."""
         if self._flush_queue is not None:
-            await super().close()
+            with _keep_cancellation():
+                await super().close()
 
     async def watch(self) -> None:
         """Reconnect whenever a task of the connection has died; runs until closed."""

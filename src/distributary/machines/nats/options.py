@@ -160,6 +160,9 @@ async def _first_connection(
         client = NatsConnection(options.look_up, is_named=options.user is not None)
         try:
             await client.connect(**_AT_ONCE, **arguments)
+        except asyncio.CancelledError:
+            await _close(client)
+            raise
         except (OSError, nats.errors.Error, TimeoutError, ValueError) as error:
             cause = client.last_error or error
             await _close(client)
