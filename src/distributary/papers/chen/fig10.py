@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from distributary.model import FloatArray
 from distributary.papers.chen.choices import CLUSTERED
 from distributary.papers.chen.repeats import Repeated
-from distributary.papers.chen.runs import ACTIVE, COMPARED, ONCE, OURS, SELECTIVE, cases, results
+from distributary.papers.chen.runs import ACTIVE, COMPARED, OURS, SELECTIVE, cases, results
 from distributary.papers.chen.telling import (
     CHOICE,
     LABELS,
@@ -42,8 +42,8 @@ Runs = Mapping[str, Repeated]
 
 def fig10(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """Delays, tables and queues where a root's children are in the same cluster."""
-    wanted = {p: cases(p, quick=quick, seed=seed, seeds=ONCE, full=CLUSTERED) for p in COMPARED}
-    spread = {p: cases(p, quick=quick, seed=seed, seeds=ONCE) for p in COMPARED}
+    wanted = {p: cases(p, quick=quick, seed=seed, full=CLUSTERED) for p in COMPARED}
+    spread = {p: cases(p, quick=quick, seed=seed) for p in COMPARED}
     found, anywhere = results(progress, wanted, spread)
     times = samples(SHOWN, EVERY)
     first = wanted[ACTIVE][0]
@@ -55,7 +55,7 @@ def fig10(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress =
             f"{first.unsubscriptions} of {first.workflows.subscriptions:,} subscriptions end; a "
             "root and its children are on the edge brokers of the same inner broker. Active "
             "covering, the paper's selective pruning, and our merging. "
-            f"{name_seeds(quick, seed, ONCE)}"
+            f"{name_seeds(quick, seed)}"
         ),
         columns=("policy", *QUANTITIES),
         rows=tuple(

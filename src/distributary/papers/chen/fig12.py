@@ -20,7 +20,6 @@ from distributary.papers.chen.repeats import RepeatedMoves
 from distributary.papers.chen.runs import (
     ACTIVE,
     COMPARED,
-    ONCE,
     OURS,
     SELECTIVE,
     SPARSE_WORKFLOWS,
@@ -61,11 +60,8 @@ Runs = Mapping[tuple[str, str], RepeatedMoves]  # by setting and policy
 def fig12(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent) -> Figure:
     """The core's queue, tables and publications by tier while subscribers move."""
     wanted = {
-        **{(MONITORS, p): mobile_cases(p, quick=quick, seed=seed, seeds=ONCE) for p in COMPARED},
-        **{
-            (ALL, p): mobile_cases(p, quick=quick, seed=seed, seeds=ONCE, all_move=True)
-            for p in COMPARED
-        },
+        **{(MONITORS, p): mobile_cases(p, quick=quick, seed=seed) for p in COMPARED},
+        **{(ALL, p): mobile_cases(p, quick=quick, seed=seed, all_move=True) for p in COMPARED},
         (OVERLAP, ACTIVE): (mobile_case(ACTIVE, quick=quick, seed=seed, overlap=True),),
         **{
             (SPARSE, p): (mobile_case(p, quick=quick, seed=seed, workflows=SPARSE_WORKFLOWS),)
@@ -85,7 +81,7 @@ def fig12(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress =
             f"{wanted[ALL, ACTIVE][0].roaming.moves_per_minute:g} others a minute move as well. "
             "The queue is that of the one core broker; tables are averages of all brokers, without "
             "the entries of a broker's own clients; traffic is the average of a tier's brokers, "
-            f"with the core as tier 0. {name_seeds(quick, seed, ONCE)}"
+            f"with the core as tier 0. {name_seeds(quick, seed)}"
         ),
         columns=("setting", "policy", "quantity", "at", "value"),
         rows=tuple(row for (setting, p), each in found.items() for row in _rows(setting, p, each)),

@@ -1,7 +1,7 @@
 """The cases behind the figures, each run once, two at a time.
 
-Every setting is run with `SEEDS` seeds, or with one for a first look and in figures that take long.
-Figures share cases, so results are cached.
+Every setting is run with `SEEDS` seeds, or with one for a first look. Figures
+share cases, so results are cached.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from distributary.workloads.workflows import WorkflowsParams
 __all__ = [
     "ACTIVE",
     "COMPARED",
-    "ONCE",
     "OURS",
     "POLICIES",
     "SEEDS",
@@ -62,7 +61,7 @@ POLICIES: Mapping[str, Covering] = {
 }
 QUICK, QUICK_MOBILE = 0.05, 0.1
 SIMILARITIES = 50  # ended subscriptions followed from their broker to the publisher's
-SEEDS, ONCE = 3, 1
+SEEDS = 3
 MOBILE_WORKFLOWS, SPARSE_WORKFLOWS = 20, 100
 PAPERS_WORKFLOWS = WorkflowsParams()
 
@@ -102,19 +101,15 @@ def case(
     return made
 
 
-def cases(
-    policy: str, *, quick: bool, seed: int, seeds: int = SEEDS, **of: Any
-) -> tuple[CongestionCase, ...]:
+def cases(policy: str, *, quick: bool, seed: int, **of: Any) -> tuple[CongestionCase, ...]:
     """A case with each seed; see `case`."""
-    drawn = range(seed, seed + (1 if quick else seeds))
+    drawn = range(seed, seed + (1 if quick else SEEDS))
     return tuple(case(policy, quick=quick, seed=each, **of) for each in drawn)
 
 
-def mobile_cases(
-    policy: str, *, quick: bool, seed: int, seeds: int = SEEDS, **of: Any
-) -> tuple[MobileCase, ...]:
+def mobile_cases(policy: str, *, quick: bool, seed: int, **of: Any) -> tuple[MobileCase, ...]:
     """A case with moves with each seed; see `mobile_case`."""
-    drawn = range(seed, seed + (1 if quick else seeds))
+    drawn = range(seed, seed + (1 if quick else SEEDS))
     return tuple(mobile_case(policy, quick=quick, seed=each, **of) for each in drawn)
 
 

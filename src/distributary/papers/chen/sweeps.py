@@ -13,7 +13,6 @@ from distributary.papers.chen.repeats import Repeated
 from distributary.papers.chen.runs import (
     ACTIVE,
     COMPARED,
-    ONCE,
     OURS,
     SELECTIVE,
     case,
@@ -75,7 +74,7 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     """Delays and queues after 100, 200 and 300 unsubscriptions."""
     found = _run_sweep(
         UNSUBSCRIPTIONS,
-        lambda n, policy: cases(policy, quick=quick, seed=seed, seeds=ONCE, unsubscriptions=n),
+        lambda n, policy: cases(policy, quick=quick, seed=seed, unsubscriptions=n),
         progress,
     )
     times = samples(SHOWN, EVERY)
@@ -88,7 +87,7 @@ def fig8(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             f"Probe delays and the longest core queue after "
             f"{join_words([f'{scale * n:.0f}' for n in UNSUBSCRIPTIONS])} unsubscriptions within "
             "150 s, under active covering, the paper's selective pruning, and our merging. "
-            f"{name_seeds(quick, seed, ONCE)}"
+            f"{name_seeds(quick, seed)}"
         ),
         columns=("unsubscriptions", "policy", *QUANTITIES),
         rows=_rows(found, times),
@@ -111,9 +110,7 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
     """Delays, tables and queues where roots cover 10, 30 and 50 others."""
     found = _run_sweep(
         DEGREES,
-        lambda n, policy: cases(
-            policy, quick=quick, seed=seed, seeds=ONCE, full=WorkflowsParams(degree=n)
-        ),
+        lambda n, policy: cases(policy, quick=quick, seed=seed, full=WorkflowsParams(degree=n)),
         progress,
     )
     times = samples(SHOWN, EVERY)
@@ -127,7 +124,7 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             f"of {first.workflows.subscriptions:,} subscriptions have ended, where an "
             f"unsubscription makes new roots of {join_words([str(n) for n in DEGREES])} others, "
             "under active covering, the paper's selective pruning, and our merging. "
-            f"{name_seeds(quick, seed, ONCE)}"
+            f"{name_seeds(quick, seed)}"
         ),
         columns=("degree", "policy", *QUANTITIES),
         rows=_rows(found, times),

@@ -81,11 +81,11 @@ CHOICE = (
 )
 
 
-def name_seeds(quick: bool, seed: int, seeds: int = SEEDS) -> str:
+def name_seeds(quick: bool, seed: int) -> str:
     """How often each setting was run, as a sentence."""
-    if quick or seeds == 1:
+    if quick:
         return "Every setting was run once."
-    return f"Numbers are means over {seeds} draws, with the seeds {seed} to {seed + seeds - 1}."
+    return f"Numbers are means over {SEEDS} draws, with the seeds {seed} to {seed + SEEDS - 1}."
 
 
 def samples(last: float, every: float) -> FloatArray:
