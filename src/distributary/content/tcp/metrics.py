@@ -9,18 +9,16 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from distributary.content.host_statistics import HostStatistics
 from distributary.machines.real import ConnectionStatistics
-from distributary.machines.real.metrics import serve_collector
+from distributary.machines.real.metrics import serve_statistics
 
 if TYPE_CHECKING:
     from distributary.content.tcp.service import BrokerService
 
 __all__ = ["collect_metrics", "serve_metrics"]
 
-_WITHIN = 10.0  # seconds for the broker to answer
 _PREFIX = "distributary_broker"
 # Everything else counts from the start of the process.
 _GAUGES = frozenset(
@@ -40,24 +38,7 @@ def serve_metrics(
     address: str = "127.0.0.1",
 ) -> AbstractContextManager[int]:
     """Serve the statistics of a broker that runs on `loop`; yields the port."""
-    return serve_collector(_BrokerCollector(service, loop), port, address)
-
-
-class _BrokerCollector(Collector):
-    """Takes snapshots on the broker's own loop, since its tables change while it works."""
-
-    def __init__(self, service: BrokerService, loop: asyncio.AbstractEventLoop) -> None:
-        self._service = service
-        self._loop = loop
-
-    def collect(self) -> Iterator[Metric]:
-        """All statistics, once the broker has started; nothing before."""
-        if self._service.started.is_set():
-            taken = asyncio.run_coroutine_threadsafe(self._take(), self._loop)
-            yield from collect_metrics(*taken.result(_WITHIN))
-
-    async def _take(self) -> tuple[HostStatistics, ConnectionStatistics]:
-        return self._service.statistics()
+    return serve_statistics(service, collect_metrics, loop, port, address)
 
 
 def collect_metrics(broker: HostStatistics, connections: ConnectionStatistics) -> Iterator[Metric]:

@@ -9,10 +9,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from distributary.machines.real import ConnectionStatistics
-from distributary.machines.real.metrics import serve_collector
+from distributary.machines.real.metrics import serve_statistics
 from distributary.topics.peer.tcp.status import PeerStatus
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["collect_metrics", "serve_metrics"]
 
-_WITHIN = 10.0  # seconds for the peer to answer
 _PREFIX = "distributary_peer"
 _LISTS = ("neighbours", "links", "clients", "topics", "clusters")
 _NUMBERS = ("accepted", "repeated", "found_dead", "dropped")
@@ -34,24 +32,7 @@ def serve_metrics(
     address: str = "127.0.0.1",
 ) -> AbstractContextManager[int]:
     """Serve the statistics of a peer that runs on `loop`; yields the port."""
-    return serve_collector(_PeerCollector(service, loop), port, address)
-
-
-class _PeerCollector(Collector):
-    """Takes snapshots on the peer's own loop, since its tables change while it works."""
-
-    def __init__(self, service: PeerService, loop: asyncio.AbstractEventLoop) -> None:
-        self._service = service
-        self._loop = loop
-
-    def collect(self) -> Iterator[Metric]:
-        """All statistics, once the peer has started; nothing before."""
-        if self._service.started.is_set():
-            taken = asyncio.run_coroutine_threadsafe(self._take(), self._loop)
-            yield from collect_metrics(*taken.result(_WITHIN))
-
-    async def _take(self) -> tuple[PeerStatus, ConnectionStatistics]:
-        return self._service.statistics()
+    return serve_statistics(service, collect_metrics, loop, port, address)
 
 
 def collect_metrics(peer: PeerStatus, connections: ConnectionStatistics) -> Iterator[Metric]:
