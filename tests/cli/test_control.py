@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -224,7 +225,12 @@ def test_names_with_tokens_act_in_their_roles(cli: CommandLine, tmp_path: Path) 
             ran = cli("control", "status", *wrong)
             assert (ran.status, ran.err.count("\n")) == (1, 1)
             assert "check the credentials" in ran.err
-        assert cli("control", "status", "--control", tmp_path / "s").status == 0  # its owner
+        own = ("control", "status", "--control", tmp_path / "s")  # its owner
+        while not (alarms := cli(*own, "--json").document["alarms"]):
+            time.sleep(0.1)  # the server says it in its log
+        assert [alarm["what"] for alarm in alarms] == ["wrong token"]
+        assert "2 times in the last minute, the last one without a name" in alarms[0]["says"]
+        assert "wrong token" in cli(*own).out
 
 
 def test_permissions_are_printed_for_the_users_own_server(cli: CommandLine) -> None:

@@ -148,6 +148,30 @@ def test_reports_that_are_missing_and_messages_without_a_count_are_alarms_for_a_
     assert not alarms(system)
 
 
+def test_a_name_that_somebody_else_asks_for_is_an_alarm_for_a_minute() -> None:
+    """Whoever starts under a name that is taken is refused; its holder tells."""
+    system = make_desks()
+    for name, role in (("feed", "publisher"), ("fx", "receiver")):
+        system.floor.edits[name] = lambda report: replace(
+            report, claims=1, claimed_by="process 7 on floor-2"
+        )
+        system.run(2)
+        (alarm,) = system.alarms("name taken")
+        assert alarm.who == name
+        assert alarm.says == (
+            f"process 7 on floor-2 asked for the name of {role} {name!r}, which {name} on "
+            f"{'feed' if role == 'publisher' else 'floor'}-1 has, and was refused; stop one of "
+            "them, or choose another name"
+        )
+        system.run(61)
+        assert not alarms(system)  # it was told once
+        system.serve("two")
+        system.run(2)
+        assert not alarms(system)  # nor is it news for a successor
+        system.floor.edits.clear()
+        system.run(2)
+
+
 def test_lost_messages_are_an_alarm_for_a_minute() -> None:
     system = make_desks()
     system.floor.receivers["fx"].missing = 3

@@ -398,16 +398,22 @@ async def _serve(
         else:
             serving.cancel()  # nothing has begun that would have to finish
 
+    def note_refused(name: str) -> None:
+        if service is not None:
+            service.note_refused(name)
+
     with suppress(asyncio.CancelledError):
         async with own_tasks() as start, AsyncExitStack() as stack:
             start(_call_when(stop, end))
-            options = server.find_own() or await _run_server(server, log, stack)
+            options = server.find_own() or await _run_server(server, log, note_refused, stack)
             service = ControlService(options, settings, server.state, spark=choice, log=log)
             with metrics.serve_by(partial(serve_metrics, lambda: service.latest)):
                 await service.run()
 
 
-async def _run_server(server: ControlServer, log: Log, stack: AsyncExitStack) -> NatsOptions:
+async def _run_server(
+    server: ControlServer, log: Log, on_refused: Callable[[str], None], stack: AsyncExitStack
+) -> NatsOptions:
     """Run the embedded server until the stack ends."""
     from distributary.machines.nats import run_embedded_server
     from distributary.machines.real.log_lines import LogLine
@@ -421,6 +427,7 @@ async def _run_server(server: ControlServer, log: Log, stack: AsyncExitStack) ->
             users=server.read_users(),
             sync=server.fsync,
             on_restart=lambda what: log(LogLine("warning", "server", what)),
+            on_refused=on_refused,
         )
     )
     facts = {"url": embedded.options.address}

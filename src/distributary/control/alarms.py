@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from distributary.control.deciding import Deciding
 from distributary.control.history import TrafficHistory, dropped
+from distributary.control.members import Member
 from distributary.control.plan_keeper import PlanKeeper, name_flows
 from distributary.control.proposals import Proposals
 from distributary.control.publishers import Publisher
 from distributary.control.receivers import Receiver
+from distributary.control.reports import InterestRecord, PublisherRecord
 from distributary.control.roster import Roster
 from distributary.control.settings import ControlSettings
 from distributary.control.status import Alarm, StreamStatus
@@ -165,6 +167,7 @@ class Alarming:
             yield Cause("publisher gone", name, says, publisher.heard_at)
         else:
             yield from self._look_at_version(publisher, now)
+        yield from _look_at_claims(publisher, "publisher", record, now)
         if _is_recent(publisher.missing_at, now):
             yield Cause(
                 "reports missing",
@@ -205,6 +208,7 @@ class Alarming:
             yield Cause("receiver gone", name, says, receiver.heard_at)
         elif receiver.unserved_since is not None and now - receiver.unserved_since > _LATE:
             yield from self._explain_unserved(receiver)
+        yield from _look_at_claims(receiver, "receiver", receiver.record, now)
         if _is_recent(receiver.lost_at, now):
             yield Cause(
                 "messages lost",
@@ -234,6 +238,20 @@ class Alarming:
         return any(
             record is not None and (record.flows is None or flow in record.flows)
             for record in records
+        )
+
+
+def _look_at_claims(
+    member: Member, role: str, record: InterestRecord | PublisherRecord | None, now: float
+) -> Iterator[Cause]:
+    if record is not None and _is_recent(member.claimed_at, now):
+        yield Cause(
+            "name taken",
+            member.name,
+            f"{member.claimed_by or 'another process'} asked for the name of {role} "
+            f"{member.name!r}, which {record.where} has, and was refused; stop one of them, or "
+            "choose another name",
+            member.claimed_at,
         )
 
 

@@ -18,6 +18,15 @@ class Member:
     name: str
     heard_at: float
     excused_at: float = -math.inf
+    claims: int = 0  # how often others asked for its name since its start
+    claimed_by: str = ""  # where the last of them runs
+    claimed_at: float | None = None  # when that was heard
+
+    def take_claims(self, claims: int, claimed_by: str, now: float, *, is_news: bool) -> None:
+        """Note how often others asked for its name since its start."""
+        if is_news and claims > self.claims:
+            self.claimed_at, self.claimed_by = now, claimed_by
+        self.claims = claims
 
     def silence(self, now: float) -> float:
         """For how many seconds it has said nothing, although it could have been heard."""

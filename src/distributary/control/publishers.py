@@ -34,6 +34,7 @@ class Publisher(Member):
     def take(self, report: PublisherReport, now: float) -> list[CountRow]:
         """Take a report, unless it is a copy; returns the counts whose flows have names."""
         self.heard_at = now
+        is_known = self.last is not None or not report.number
         same = self.last is not None and self.last.incarnation == report.incarnation
         if same and self.last is not None:
             if report.number <= self.last.number:
@@ -43,8 +44,9 @@ class Publisher(Member):
         else:
             self._names.clear()
             self._unnamed.clear()
-            self.unplanned = self.uncounted = 0
+            self.unplanned = self.uncounted = self.claims = 0
         self.last = report
+        self.take_claims(report.claims, report.claimed_by, now, is_news=is_known)
         self.unplanned += report.unplanned
         if report.uncounted:
             self.uncounted += report.uncounted

@@ -70,10 +70,12 @@ class Receiver(Member):
                 return
             before = last.missing
         else:
-            self._judged = None
+            self._judged, self.claims = None, 0
         if not (0 <= report.seconds <= _SENSIBLE and 0 <= report.cpu_share <= _SENSIBLE):
             return  # also what is no number
         self.last = report
+        is_known = last is not None or not report.number
+        self.take_claims(report.claims, report.claimed_by, now, is_news=is_known)
         if report.missing > before:
             self.lost += report.missing - before
             self.lost_at = now

@@ -26,6 +26,8 @@ class PublisherFigures(NamedTuple):
     messages: int = 0
     packets: int = 0
     cpu_seconds: float = 0.0
+    claims: int = 0
+    claimed_by: str = ""
 
 
 class ReceiverFigures(NamedTuple):
@@ -41,6 +43,8 @@ class ReceiverFigures(NamedTuple):
     repairs: int = 0
     cpu_seconds: float = 0.0
     unserved: tuple[str, ...] = ()
+    claims: int = 0
+    claimed_by: str = ""
 
 
 class PublisherReporter:
@@ -101,6 +105,8 @@ class PublisherReporter:
             _share(now.cpu_seconds - before.cpu_seconds, now.at - before.at),
             portion.first_name,
             portion.uncounted,
+            now.claims,
+            now.claimed_by,
         )
         self._reported, self._noted = now, False
         self._number += 1
@@ -159,6 +165,8 @@ class ReceiverReporter:
             now.repairs,
             now.unserved[:_FEW],
             _share(now.cpu_seconds - before.cpu_seconds, now.at - before.at),
+            now.claims,
+            now.claimed_by,
         )
 
 

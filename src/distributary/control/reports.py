@@ -46,6 +46,7 @@ class PublisherReport(msgspec.Struct, frozen=True, array_like=True):
     each of `counts` is the seconds after it, the number of a flow, and its messages. Reports are
     numbered from 0 and come in order, each at least once: one with a number that was there already
     is a copy. `uncounted` is how many messages have no count, since there are too many flows.
+    `claims` is how often others asked for its name since its start, `claimed_by` who did so last.
     """
 
     incarnation: str
@@ -59,6 +60,8 @@ class PublisherReport(msgspec.Struct, frozen=True, array_like=True):
     cpu_share: float
     first_name: int = 0
     uncounted: int = 0
+    claims: int = 0
+    claimed_by: str = ""
 
 
 class ReceiverReport(msgspec.Struct, frozen=True, array_like=True):
@@ -76,3 +79,5 @@ class ReceiverReport(msgspec.Struct, frozen=True, array_like=True):
     repairs: int
     unserved: tuple[str, ...]  # the first few
     cpu_share: float
+    claims: int = 0  # as in `PublisherReport`
+    claimed_by: str = ""

@@ -142,15 +142,19 @@ def test_what_a_receiver_wants_is_written_down_until_it_ends(tmp_path: Path) -> 
 
 def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     async def work() -> None:
-        async with run_embedded_server(tmp_path) as server, serving(server.options):
+        async with run_embedded_server(tmp_path) as server, serving(server.options) as service:
             control = Control(tmp_path)
-            async with control.seat_receiver("r", (), pytest.fail):
+            async with control.seat_receiver("r", (), pytest.fail) as holder:
                 with pytest.raises(MemberNameTakenError, match=r"'r' .*process \d+ on") as caught:
                     async with control.seat_receiver("r", (), pytest.fail):
                         pass
                 assert "\n" not in str(caught.value)
                 async with control.seat_publisher("r", None, pytest.fail):
                     pass  # publishers have names of their own
+                holder.report(receiver_statistics(), ())
+                await until(lambda: holder.statistics.reports == 1)
+                (report,) = await service.read_receiver_reports("r")
+                assert (report.claims, report.claimed_by) == (1, holder.record.where)
             async with control.seat_receiver("r", (), pytest.fail):
                 pass  # its holder has left
             seats = [control.seat_receiver("x", (), pytest.fail) for _ in range(4)]

@@ -34,6 +34,7 @@ _ASK_FOR = 1.0  # seconds that a holder of the name has to answer
 _ASK_TIMES = 5  # then the holder counts as dead, although its connection is open
 _AGAIN = 0.3  # seconds until another attempt to claim, after somebody else wrote the key
 _GATHER = 0.02  # seconds in which changes of the record come together
+_LONGEST_PLACE = 200  # characters of where somebody runs who asks for the name
 _TROUBLE = (*AWAY, nats.js.errors.APIError, nats.errors.Error)
 
 
@@ -65,6 +66,8 @@ class KeptRecord:
         on_fault: Callable[[DistributaryError], None],
     ) -> None:
         """`make` returns the record as it is to be; all have the same incarnation."""
+        self.claims = 0  # how often others asked for the name since it is ours
+        self.claimed_by = ""  # where the last of them runs
         self._nc = nc
         self._role = role
         self._name = name
@@ -143,9 +146,10 @@ class KeptRecord:
 
     async def _check_holder(self) -> None:
         """Raise an error if another member answers to the name, or lives without an answer."""
+        where = self._make().where.encode()
         for _ in range(_ASK_TIMES):
             try:
-                answer = await self._nc.request(self._subject, b"", timeout=_ASK_FOR)
+                answer = await self._nc.request(self._subject, where, timeout=_ASK_FOR)
                 holder = msgspec.msgpack.decode(answer.data, type=_Holder)
             except nats.errors.NoRespondersError:
                 return
@@ -181,6 +185,8 @@ class KeptRecord:
         return True
 
     async def _answer(self, message: Msg) -> None:
+        self.claims += 1
+        self.claimed_by = message.data.decode(errors="replace")[:_LONGEST_PLACE]
         record = self._make()
         with suppress(nats.errors.Error):
             await message.respond(msgspec.msgpack.encode(_Holder(record.incarnation, record.where)))

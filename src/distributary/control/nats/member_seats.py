@@ -144,6 +144,11 @@ class MemberLink:
             self._sender.reports,
         )
 
+    @property
+    def claims(self) -> tuple[int, str]:
+        """How often others asked for the name that this member has, and who did so last."""
+        return self._record.claims, self._record.claimed_by
+
     async def on_reconnect(self) -> None:
         """Catch up with what may have been missed."""
         for wake in self._wakers:
@@ -196,6 +201,7 @@ class PublisherPlace:
             machine.messages,
             machine.packets,
             statistics.cpu_seconds,
+            *self._link.claims,
         )
         self._reporter.note(round(time.time()) - 1, figures)  # of the second that has just ended
         self._link.send_reports()
@@ -250,6 +256,7 @@ class ReceiverPlace:
             machine.naks,
             statistics.cpu_seconds,
             unserved,
+            *self._link.claims,
         )
         self._reporter.note(figures)
         self._link.send_reports()

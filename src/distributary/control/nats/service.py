@@ -71,6 +71,14 @@ class ControlService:
         """The status of about a second ago; None while this service does not serve."""
         return None if self._term is None else self._term.latest
 
+    def note_refused(self, name: str) -> None:
+        """Note that the server refused somebody with this name, or without any, for the token."""
+        who = f"as {name!r}" if name else "without a name"
+        says = f"the NATS server let nobody in {who}: wrong name or token"
+        self._log(LogLine("warning", "refused", says))
+        if self._term is not None:
+            self._term.note_refused(who)
+
     def stop(self) -> None:
         """Finish what was begun, and end."""
         self._is_stopping = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -53,6 +54,8 @@ _STATUS_EVERY = 1.0  # seconds
 _NAMES_FOR = 60.0  # seconds of reports that have the names of all flows
 _COUNT_EVERY = 2.0  # seconds between two counts of the services that stand by
 _ASLEEP = 3.0  # seconds without a turn: this process, or its machine, was suspended
+_SHOWN = 60.0  # seconds after somebody was refused
+_WRONG_TOKEN = "wrong token"
 
 
 class Term:
@@ -90,6 +93,7 @@ class Term:
         self._status: ControlStatus | None = None  # of about a second ago
         self._troubles: dict[tuple[str, str], Alarm] = {}  # of our own, such as a full disk
         self._alarms: set[tuple[str, str]] = set()  # that were logged
+        self._refused: deque[float] = deque()  # when somebody was, by the monotonic clock
         self._is_stopping = False
         self._driver: Driver[_Message] | None = None
         self._machine: ControlMachine
@@ -117,6 +121,22 @@ class Term:
     def note_connection(self, *, is_connected: bool) -> None:
         """Note that the connection was lost, or is there again."""
         self._tell(m.ConnectionChanged(is_connected))
+
+    def note_refused(self, who: str) -> None:
+        """Note that the server refused somebody, in words, for a wrong name or token."""
+        self._refused.append(time.monotonic())
+        self._drop_old_refusals()
+        number = len(self._refused)
+        times = "once" if number == 1 else f"{number:,} times"
+        says = (
+            f"the server refused members or operators for a wrong name or token, {times} in the "
+            f"last minute, the last one {who}; look at the token file of whoever does not get in"
+        )
+        self._note_trouble(_WRONG_TOKEN, "", says)
+
+    def _drop_old_refusals(self) -> None:
+        while self._refused and time.monotonic() - self._refused[0] > _SHOWN:
+            self._refused.popleft()
 
     async def run(self) -> None:
         """Serve."""
@@ -251,6 +271,10 @@ class Term:
         while True:
             driver.call(self._take_status)
             await asyncio.sleep(_STATUS_EVERY)
+            if self._refused:
+                self._drop_old_refusals()
+                if not self._refused:
+                    self._note_trouble(_WRONG_TOKEN, "", None)
 
     def _take_status(self, now: float) -> tuple[()]:
         self._status = self._machine.status(now)

@@ -24,6 +24,7 @@ from distributary.machines.nats.server_file import (
     write_private,
     write_server_file,
 )
+from distributary.machines.nats.server_log import RefusedLogins
 from distributary.machines.nats.users import SERVICE_USER, NatsUser, format_users
 from distributary.machines.real.folder_lock import take_lock
 from distributary.machines.real.processes import describe_end, end_process, start_process
@@ -36,6 +37,7 @@ _TEMPORARY = "distributary-nats-"
 _LOCK = "server.lock"
 _SETTLED = 10.0  # seconds after which an exit no longer counts as a failed start
 _QUICK_ENDS = 5  # failed starts in a row before giving up
+_LOOK_EVERY = 1.0  # seconds between two looks at its log
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,14 @@ class EmbeddedServer:
             await self.start()
             on_restart(f"the embedded NATS server {describe_end(status)} and was restarted")
 
+    async def tell_refused(self, on_refused: Callable[[str], None]) -> None:
+        """Tell of everybody whom the server refuses for a wrong name or token, until cancelled."""
+        refused = RefusedLogins(self._room / "log")
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            for name in await asyncio.to_thread(refused.read):
+                on_refused(name)
+
     def _last_port(self) -> int:
         try:
             found = read_server_file(self._folder)
@@ -205,13 +215,15 @@ async def run_embedded_server(
     port: int = 0,
     users: Sequence[NatsUser] = (),
     on_restart: Callable[[str], None] = lambda what: None,
+    on_refused: Callable[[str], None] | None = None,
 ) -> AsyncIterator[EmbeddedServer]:
     """Run the embedded server on a port of `host`, protected by a token, or by users' passwords.
 
     `server.json` in the folder has its address and token, readable by this user only; clients with
     its `options` look it up there, also after a restart. `users` are others, with less rights. With
     `monitor` it serves its monitoring pages, which every local user can read. What JetStream keeps
-    is in `jetstream` in the folder, and with `sync` it survives a power failure too.
+    is in `jetstream` in the folder, and with `sync` it survives a power failure too. `on_refused`
+    hears the name that somebody gave, "" for none, who was refused for a wrong name or token.
     """
     settings = _Settings(
         max_payload, monitor, jetstream, sync, start_within, host, port, tuple(users)
@@ -223,6 +235,8 @@ async def run_embedded_server(
         try:
             async with own_tasks() as start:
                 start(server.keep_up(on_restart))
+                if on_refused is not None:
+                    start(server.tell_refused(on_refused))
                 yield server
         finally:
             await server.stop()
