@@ -7,7 +7,7 @@ import shlex
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import nats.js.errors
@@ -23,8 +23,11 @@ from distributary.control.machine import ControlMachine
 from distributary.control.messages import Ask
 from distributary.control.nats import Control, ControlClient, SparkChoice
 from distributary.control.nats.layout import FORCE, SETTINGS, Layout
+from distributary.control.nats.stream_command import make_command
 from distributary.control.nats.stream_files import StreamFiles
 from distributary.control.requests import SetMode
+from distributary.control.settings import ControlSettings
+from distributary.control.status import ControlStatus
 from distributary.errors import StateError
 from distributary.machines.nats import NatsOptions, connect_to_server, run_embedded_server
 from distributary.machines.real.log_lines import LogLine
@@ -277,6 +280,51 @@ def test_a_stream_that_is_killed_is_started_again(tmp_path: Path) -> None:
 
     async def read(path: Path) -> str:
         return path.read_text().strip() if path.exists() else ""
+
+    run(work())
+
+
+@pytest.mark.parametrize("mode", ["embedded", "external"])
+def test_only_the_stream_waits_for_a_folder_that_cannot_be_written(
+    tmp_path: Path, mode: Literal["embedded", "external"]
+) -> None:
+    """At first the whole folder, then a file of the limits; a full disk is the same to it."""
+    folder = tmp_path / "s/stream"
+    folder.parent.mkdir()
+    folder.touch()  # a file, where a folder should be
+
+    def make(files: StreamFiles, settings: ControlSettings, more: Sequence[str]) -> list[str]:
+        make_command(files, settings, more)  # it writes the limits
+        return ["sh", "-c", "exec sleep 3600"]
+
+    def whats(status: ControlStatus) -> set[str]:
+        return {alarm.what for alarm in status.alarms}
+
+    async def work() -> None:
+        said: list[LogLine] = []
+        spark = SparkChoice(mode, command=make)
+        async with (
+            run_embedded_server(tmp_path) as server,
+            serving(server.options, tmp_path / "s", spark=spark, log=said.append),
+            ControlClient(server.options) as client,
+            receiving_all(tmp_path),
+        ):
+            found = await status_that(client, lambda found: "stream folder" in whats(found))
+            assert "not a directory" in found.alarms[0].says
+            await status_that(client, version_of)  # all else goes on
+            folder.unlink()
+            await status_that(client, lambda found: not found.alarms)
+            (folder / "limits.toml/in the way").mkdir(parents=True)
+            await client.set_limits("[groups]\nmembers = 7\n")
+            what = "stream down" if mode == "embedded" else "stream folder"
+            found = await status_that(client, lambda found: what in whats(found))
+            assert "limits.toml" in found.alarms[0].says
+            (folder / "limits.toml/in the way").rmdir()
+            (folder / "limits.toml").rmdir()
+            await answer_that(lambda: is_file(folder / "limits.toml"), bool)
+
+    async def is_file(path: Path) -> bool:
+        return path.is_file()
 
     run(work())
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from distributary.control.nats import stream_files
 from distributary.control.nats.stream_files import StreamFiles
 from distributary.files import read_plan
 from tests.control.nats.services import run
@@ -45,6 +47,7 @@ def replay(rows: list[dict[str, Any]]) -> set[tuple[str, str]]:
 
 def test_rows_are_written_once_and_in_order(tmp_path: Path) -> None:
     async def work() -> None:
+        began = time.time()
         files = StreamFiles(tmp_path / "s", counts_every=0.05, trouble=pytest.fail)
         files.begin()
         writing = asyncio.create_task(files.run())
@@ -60,8 +63,14 @@ def test_rows_are_written_once_and_in_order(tmp_path: Path) -> None:
         assert {row["flow"]: row["count"] for row in counts} == {"a": 5, "b": 1}
         while files.behind_rows > 4:
             await asyncio.sleep(0.02)
+        before = files.behind_s
+        assert 0 < before <= time.time() - began
+        await asyncio.sleep(0.05)
+        files.note_read(1)  # the oldest one
+        assert files.behind_rows == 2
+        assert 0 <= files.behind_s <= time.time() - began
         files.note_read(2)
-        assert files.behind_rows == 0
+        assert (files.behind_rows, files.behind_s) == (0, 0.0)
         while not (files.base / "plan.json").exists():
             await asyncio.sleep(0.02)
         assert read_plan(files.base).plan.flows == ("f0", "f1")
@@ -73,6 +82,37 @@ def test_rows_are_written_once_and_in_order(tmp_path: Path) -> None:
             await writing
 
     run(work())
+
+
+def test_counts_that_there_is_no_room_for_are_dropped_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[tuple[str, str | None]] = []
+    files = StreamFiles(
+        tmp_path,
+        counts_every=1.0,
+        trouble=lambda what, who, says: said.append((what, says)),
+        most_counts=4,
+    )
+    files.write_counts([(5, "a", 1), (1, "a", 1), (3, "a", 1), (4, "a", 1)])
+    assert not said
+    files.write_counts([(2, "a", 1), (5, "a", 9)])
+    ((what, says),) = said
+    assert what == "counts dropped"
+    assert says is not None
+    assert says.startswith("2 counts of flows by second were dropped, since more than 4 waited")
+    assert files.behind_rows == 3
+    assert files._counts == {(3, "a"): 1, (4, "a"): 1, (5, "a"): 10}  # the newer ones
+    files.write_counts([(6, "a", 1), (7, "a", 1)])
+    assert said[1][1] is not None
+    assert said[1][1].startswith("4 counts")  # in all
+    files.write_counts([(7, "a", 1)])
+    assert len(said) == 2
+    monkeypatch.setattr(stream_files, "_SHOWN", -1.0)
+    files.write_counts([(7, "a", 1)])
+    assert said[2:] == [("counts dropped", None)]
+    files.write_counts([(7, "a", 1)])
+    assert len(said) == 3
 
 
 async def fill_and_free(folder: Path) -> None:

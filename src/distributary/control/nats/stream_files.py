@@ -2,7 +2,9 @@
 
 Each file appears whole, under its final name. What cannot be written, such as to a full disk, is
 kept in memory and written later; an alarm says so. Of many changes that wait, the last one of each
-receiver and flow counts, and messages of the same flow and second are added up.
+receiver and flow counts, and messages of the same flow and second are added up. Counts for which
+there is no room in memory either are dropped, the older half first; an alarm says how many, for a
+minute.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ _SOON = 0.05  # seconds in which changes of interest come together
 _AGAIN = 1.0  # seconds before another attempt, if the disk is full
 _MOST_COUNTS = 500_000  # rows that may wait; then the older half is dropped
 _KEPT_FILES = 100  # that were read already
-_CANNOT_WRITE = "stream folder"
+_SHOWN = 60.0  # seconds after counts were dropped
+_CANNOT_WRITE, _DROPPED = "stream folder", "counts dropped"
 
 
 class _Written(NamedTuple):
@@ -49,18 +52,25 @@ class _Written(NamedTuple):
 class StreamFiles:
     """Writes what a stream reads, in a folder of its own.
 
-    `counts_every` is how many seconds of counts share a file. `trouble` is called when the folder
-    cannot be written, and when it can again.
+    `counts_every` is how many seconds of counts share a file, and `most_counts` how many rows of
+    them may wait. `trouble` is called when the folder cannot be written, and when it can again.
     """
 
-    def __init__(self, folder: Path, *, counts_every: float, trouble: Trouble) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        counts_every: float,
+        trouble: Trouble,
+        most_counts: int = _MOST_COUNTS,
+    ) -> None:
         self.folder = folder
         self.subscriptions = folder / "subscriptions"
         self.publications = folder / "publications"
         self.base = folder / "base"
         self.out = folder / "out"
-        self.dropped_rows = 0  # counts for which there was no room
-        self._counts_every, self._trouble = counts_every, trouble
+        self._counts_every, self._trouble, self._most_counts = counts_every, trouble, most_counts
+        self._dropped, self._dropped_at = 0, 0.0  # rows of counts for which there was no room
         self._wanted: dict[str, set[str]] = {}  # all that the rows so far come to
         self._plan: Plan | None = None
         self._actions: dict[tuple[str, str], tuple[float, bool]] = {}
@@ -114,12 +124,25 @@ class StreamFiles:
         """Write how many messages of flows were published in a second."""
         for second, flow, messages in rows:
             self._counts[second, flow] = self._counts.get((second, flow), 0) + messages
-        if len(self._counts) > _MOST_COUNTS:
-            oldest = sorted(self._counts)[: len(self._counts) // 2]
-            for key in oldest:
-                del self._counts[key]
-            self.dropped_rows += len(oldest)
+        if len(self._counts) > self._most_counts:
+            self._drop_oldest()
+        elif self._dropped and time.monotonic() - self._dropped_at > _SHOWN:
+            self._dropped = 0
+            self._trouble(_DROPPED, "", None)
         self._changed.set()
+
+    def _drop_oldest(self) -> None:
+        oldest = sorted(self._counts)[: len(self._counts) // 2]
+        for key in oldest:
+            del self._counts[key]
+        self._dropped += len(oldest)
+        self._dropped_at = time.monotonic()
+        says = (
+            f"{self._dropped:,} counts of flows by second were dropped, since more than "
+            f"{self._most_counts:,} waited: rates of that time are too low for the stream; free "
+            "some space, or publish fewer flows"
+        )
+        self._trouble(_DROPPED, "", says)
 
     def set_base(self, plan: Plan) -> None:
         """Write the plan in force."""
@@ -157,11 +180,11 @@ class StreamFiles:
             try:
                 await self._write_all()
             except (OSError, OutputError) as error:
-                self._note_trouble(error)
+                self.note_trouble(error)
                 await asyncio.sleep(_AGAIN)
                 self._changed.set()
             else:
-                self._note_trouble(None)
+                self.note_trouble(None)
 
     async def _write_all(self) -> None:
         if not self._has_base and self._plan is not None:
@@ -214,16 +237,18 @@ class StreamFiles:
         await asyncio.to_thread(_write_table, path, columns, schema)
         self._unread.append(_Written(path, rows, at))
 
-    def _note_trouble(self, error: Exception | None) -> None:
+    def note_trouble(self, error: Exception | None) -> None:
+        """Raise the alarm that the folder cannot be written, or end it."""
         if error is None and not self._in_trouble:
             return
         self._in_trouble = error is not None
         says = None
         if error is not None:
-            reason = str(getattr(error, "strerror", None) or error)
+            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            reason = str(getattr(cause, "strerror", None) or cause).lower()
             says = (
-                f"{self.folder}: cannot be written ({reason.lower()}); {self.behind_rows:,} rows "
-                "wait in memory; free some space"
+                f"{self.folder}: cannot be written ({reason}); {self.behind_rows:,} rows wait in "
+                "memory; free some space"
             )
         self._trouble(_CANNOT_WRITE, "", says)
 

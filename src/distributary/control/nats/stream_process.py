@@ -2,7 +2,8 @@
 
 The stream is a process of its own, `distributary pipeline stream`. It is started again when it
 ends, after pauses that grow. If it fails again and again before its first batch, its folder may be
-damaged: then it begins with an empty one. It ends with this process.
+damaged: then it begins with an empty one. It ends with this process. A folder that cannot be
+written, such as on a full disk, is tried again and again: only the stream waits for it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from distributary.control.nats.stream_files import StreamFiles
 from distributary.control.nats.stream_history import StreamHistory, read_version
 from distributary.control.settings import ControlSettings
 from distributary.control.status import StreamState, StreamStatus
+from distributary.errors import OutputError, StateError
 from distributary.machines.real.log_lines import Log, LogLine
 from distributary.machines.real.processes import describe_end, end_process, start_process
 from distributary.machines.real.tasks import own_tasks
@@ -33,6 +35,7 @@ __all__ = ["SparkChoice", "StreamProcess"]
 
 _LOOK_EVERY = 1.0  # seconds between two looks at the history, and reports
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before another start
+_ROOM_EVERY = 1.0  # seconds between two attempts to write to a folder
 _FRESH_AFTER = 3  # failures in a row without a batch
 _LAST_WORDS_WITHIN = 1.0  # seconds after its end
 _LINES = 20  # of its errors, to find the last words in
@@ -85,7 +88,9 @@ class StreamProcess:
         if self._choice.mode == "off":
             self._tell()
             return
-        self._begin()
+        if self._choice.mode == "embedded":
+            self._note(state="starting")
+        await self._begin()
         async with own_tasks() as start:
             start(self._files.run())
             start(self._follow())
@@ -97,7 +102,12 @@ class StreamProcess:
     async def _show_commands(self) -> None:
         """Print the command for the user to run, anew when the settings change."""
         while True:
-            command = self._choice.command(self._files, self._settings, self._choice.options)
+            try:
+                command = self._choice.command(self._files, self._settings, self._choice.options)
+            except OutputError as error:
+                self._files.note_trouble(error)
+                await asyncio.sleep(_ROOM_EVERY)
+                continue
             self._log(LogLine("info", "run the stream yourself", show_command(command)))
             await self._again.wait()
             self._again.clear()
@@ -106,7 +116,6 @@ class StreamProcess:
 
     async def _keep_running(self) -> None:
         failures = 0
-        self._note(state="starting")
         while True:
             batch = self._status.batch
             reason = await self._run_once()
@@ -120,11 +129,18 @@ class StreamProcess:
             await asyncio.sleep(min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2 ** (failures - 1)))
             if failures % _FRESH_AFTER == 0:
                 self._log(LogLine("warning", "stream", "it begins with an empty folder"))
-                self._begin()
+                await self._begin()
 
-    def _begin(self) -> None:
-        """Begin with an empty folder."""
-        self._files.begin()
+    async def _begin(self) -> None:
+        """Begin with an empty folder, as soon as it can be written."""
+        while True:
+            try:
+                self._files.begin()
+            except StateError as error:
+                self._files.note_trouble(error)
+                await asyncio.sleep(_ROOM_EVERY)
+            else:
+                break
         self._history = StreamHistory(self._files.out)
         self._files_read, self._version = 0, 0
         self._status = msgspec.structs.replace(self._status, batch=-1)
@@ -135,6 +151,8 @@ class StreamProcess:
         try:
             command = self._choice.command(self._files, self._settings, self._choice.options)
             process = await start_process(command, stdout=PIPE, stderr=PIPE)
+        except OutputError as error:
+            return f"cannot be started: {error}"
         except OSError as error:
             return f"cannot be started: {(error.strerror or str(error)).lower()}"
         try:
