@@ -66,6 +66,7 @@ def test_with_approval_by_hand_a_proposal_waits_and_tells_what_moves_and_who_is_
         {"EUR": (0, 1, 2), "AG": (1, 0, 1)},
     )
     assert [move.receivers for move in proposal.moved] == [2, 1]  # those wanted most first
+    assert proposal.touched == ["fx", "fx-2", "metals"]
     assert system.store.read(PROPOSAL).number == proposal.number
     assert system.store.read(PROPOSAL).plan in system.store.plans
     (entry,) = system.entries("proposed")

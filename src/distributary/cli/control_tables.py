@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from distributary.control.status import (
         AuditEntry,
         ControlStatus,
+        ProposalStatus,
         PublisherStatus,
         ReceiverStatus,
         StreamStatus,
@@ -25,6 +26,7 @@ __all__ = ["render_changes", "render_proposal", "render_status"]
 
 _SHOWN = 30  # rows of a table
 _NAMED = 3  # flows in a cell
+_TOUCHED = 10  # receivers of a proposal
 
 
 def render_status(found: ControlStatus) -> Group:
@@ -150,7 +152,7 @@ def render_proposal(found: ControlStatus) -> Group:
         ("proposal", f"{proposal.number}, {age} old; {version}"),
         ("saves", f"{proposal.saves_per_hour:,.0f} messages an hour that receivers drop now"),
         ("moves", f"{proposal.moves:,} flows"),
-        ("touches", f"{proposal.receivers_touched:,} receivers"),
+        ("touches", _show_touched(proposal)),
         ("before", _show_waste(proposal.before)),
         ("after", _show_waste(proposal.after)),
     ]
@@ -168,6 +170,12 @@ def render_proposal(found: ControlStatus) -> Group:
         columns = ("flow", "from", "to", "receivers")
         parts.append(_make_table("", columns, rows, proposal.moves))
     return Group(*parts)
+
+
+def _show_touched(proposal: ProposalStatus) -> str:
+    named, number = proposal.touched[:_TOUCHED], proposal.receivers_touched
+    more = ", …" if number > len(named) else ""
+    return f"{number:,} receivers" + (f": {', '.join(named)}{more}" if named else "")
 
 
 def render_changes(found: Sequence[AuditEntry]) -> RenderableType:

@@ -28,7 +28,7 @@ from distributary.model import Plan
 
 __all__ = ["Proposals", "say_saving"]
 
-_SHOWN = 50  # moves
+_SHOWN = 50  # moves, and receivers
 _ROUNDING = 1e-9  # relative
 # Seconds between two looks at what a proposal that waits still saves.
 _PRICE_EVERY, _PRICE_SOON = 30.0, 10.0
@@ -204,6 +204,7 @@ class Proposals:
             moved=[self._describe_move(flow, before, after) for flow in moved[:_SHOWN]],
             before=waste,
             after=candidate.waste,
+            touched=sorted(touched)[:_SHOWN],
         )
 
     def _describe_move(self, flow: str, before: Places, after: Places) -> FlowMove:

@@ -83,6 +83,7 @@ class ProposalStatus(msgspec.Struct, frozen=True):
     moved: list[FlowMove]  # the first ones, those wanted most
     before: Waste
     after: Waste
+    touched: list[str] = []  # receivers, the first ones by name
 
 
 class PublisherStatus(msgspec.Struct, frozen=True):
