@@ -84,6 +84,7 @@ class FakeControl:
         self.asked: Counter[str] = Counter()
         self.away = ""  # what is wrong, if it does not answer
         self.slow_s = 0.0
+        self.pause = (math.inf, math.inf)  # when nothing was measured
         self.mode = "manual"
         self.names = self._name_receivers(receivers)
         self._wants = self._random.integers(flows // 27, flows // 4, len(self.names))
@@ -132,7 +133,7 @@ class FakeControl:
         return [
             HistoryPoint(at, self._version_at(at).version, self._measure(at), self._predict(at))
             for at in moments
-            if at > after
+            if at > after and not self.pause[0] < at < self.pause[1]
         ]
 
     async def changes(self, most: int) -> list[AuditEntry]:

@@ -25,14 +25,15 @@ def serve(
     topics: Sequence[Look] = (),
     brokers: Sequence[Look] = (),
     every: float = 1.0,
+    port: int = 0,
     **settings: Any,
 ) -> Iterator[str]:
-    """Serve on a free port until the block ends; yields the address."""
+    """Serve until the block ends, by default on a free port; yields the address."""
     ready: Queue[str | BaseException] = Queue()
     stops: Queue[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Queue()
 
     async def run() -> None:
-        given = DashboardSettings(port=0, token=token, every=every, look_within=2.0, **settings)
+        given = DashboardSettings(port=port, token=token, every=every, look_within=2.0, **settings)
         running = asyncio.create_task(
             run_dashboard(source, given, topics=topics, brokers=brokers, on_ready=ready.put)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -346,4 +347,34 @@ def test_a_page_says_when_the_control_plane_is_away_and_when_the_server_is(brows
             assert not page.locator("#banner").is_visible()
         page.wait_for_selector(".pill.away")
         assert "The dashboard's server does not answer" in page.inner_text("#banner")
+        with serve(control, every=0.2, port=int(address.rpartition(":")[2])):
+            page.wait_for_selector(".pill.live")
+            assert not page.locator("#banner").is_visible()
         watched.complaints.clear()  # the browser notes that nobody answers
+
+
+def test_a_chart_gets_what_a_page_missed_and_has_no_line_where_nothing_was_measured(
+    browser: Browser,
+):
+    ahead = 0.0
+    control = FakeControl(clock=lambda: time.time() + ahead)
+    with (
+        serve(control, every=0.2) as address,
+        watch(browser, charts=False, viewport=WIDE) as watched,
+    ):
+        page = watched.context.new_page()
+        page.goto(address)
+        page.wait_for_function("document.querySelector('#traffic').data")
+        before = _read_chart(page)
+        assert None not in before
+        control.pause = (time.time(), time.time() + 30)
+        ahead = 60.0  # a minute that the page did not see
+        page.wait_for_function("document.querySelector('#traffic').data[0].y.includes(null)")
+        after = _read_chart(page)
+    assert len(after) > len(before) + 25
+    assert after.count(None) == 1
+
+
+def _read_chart(page: Page) -> list[float | None]:
+    found: list[float | None] = page.evaluate("document.querySelector('#traffic').data[0].y")
+    return found

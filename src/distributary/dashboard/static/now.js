@@ -10,7 +10,9 @@ import { showTiles } from "./tiles.js";
 import { drawTraffic } from "./traffic.js";
 
 const KEPT_S = 900;
+const PAUSE_S = 5; // without a new point: the page was hidden, or something was away
 const SETTLES_S = 5; // until then publishers may still be behind
+const COLUMNS = ["at", "version", "wanted", "dropped", "predicted"];
 let settled = false;
 let points = null;
 let asked = false;
@@ -58,9 +60,13 @@ const describeShare = (waste) =>
 
 function describePrediction(predicted, lost) {
   if (predicted === null) return ["Predicted", "–", "thrown away per second; no prediction yet"];
-  const off = predicted > 0 ? lost / predicted - 1 : 0;
-  const side = off >= 0 ? "above" : "below";
-  return ["Predicted", number(predicted), `thrown away per second; measured is ${share(Math.abs(off))} ${side}`];
+  return ["Predicted", number(predicted), `thrown away per second; ${compare(lost, predicted)}`];
+}
+
+function compare(lost, predicted) {
+  if (!(predicted > 0)) return lost > 0 ? "measured is more" : "as measured";
+  const off = lost / predicted - 1;
+  return `measured is ${share(Math.abs(off))} ${off >= 0 ? "above" : "below"}`;
 }
 
 function describeMembers(control) {
@@ -107,7 +113,7 @@ function fillName(cell, row) {
 // --- the chart ------------------------------------------------------------------------------------
 
 async function showTraffic(control, document) {
-  if (!points) {
+  if (!points || (!document.away && control.now - points.at.at(-1) > PAUSE_S)) {
     if (asked) return;
     asked = true;
     await loadHistory().catch(() => {});
@@ -129,7 +135,14 @@ async function showTraffic(control, document) {
 async function loadHistory() {
   const found = await ask("/api/history");
   found.dropped = found.dropped_first.map((first, at) => first + found.dropped_second[at]);
-  points = found;
+  points = join(points, found);
+}
+
+// A service that took over remembers less than this page: what came before stays.
+function join(known, found) {
+  const since = found.at[0] ?? Infinity;
+  const older = known ? known.at.filter((at) => at < since).length : 0;
+  return Object.fromEntries(COLUMNS.map((name) => [name, [...(known?.[name].slice(0, older) ?? []), ...found[name]]]));
 }
 
 function append({ now, force, waste, predicted }) {
@@ -140,7 +153,7 @@ function append({ now, force, waste, predicted }) {
   points.dropped.push(dropped(waste));
   points.predicted.push(dropped(predicted));
   while (points.at[0] < now - KEPT_S) {
-    for (const name of ["at", "version", "wanted", "dropped", "predicted"]) points[name].shift();
+    for (const name of COLUMNS) points[name].shift();
   }
 }
 

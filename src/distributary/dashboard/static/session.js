@@ -18,8 +18,9 @@ export async function startSession() {
   for (const button of document.querySelectorAll("dialog [data-close]")) {
     button.addEventListener("click", () => button.closest("dialog").close());
   }
+  const token = takeTokenFromAddress();
   take(await ask("/api/session"));
-  await signInByAddress();
+  if (token && !state.operator) await signInWith(token);
 }
 
 // Asks for a change; signs in first where nobody is, and says what came of it.
@@ -63,12 +64,15 @@ async function signOut() {
 }
 
 // The address that the command prints may bring the token, behind #: servers never see that part.
-async function signInByAddress() {
-  const given = new URLSearchParams(location.hash.slice(1)).get("token");
-  if (!given) return;
-  history.replaceState(null, "", location.pathname + location.search);
-  if (state.operator) return;
-  const response = await post("sign-in", { token: given, name: "operator" });
+// It does not stay in the address, whatever happens next.
+function takeTokenFromAddress() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token) history.replaceState(null, "", location.pathname + location.search);
+  return token;
+}
+
+async function signInWith(token) {
+  const response = await post("sign-in", { token, name: "operator" });
   const found = await response.json();
   if (response.ok) take(found);
   else say(found.says, true);
