@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from benchmarks.measure import Section
 from benchmarks.topics_live import (
@@ -12,12 +13,21 @@ from benchmarks.topics_live import (
     SECONDS,
     WAYS,
     Measured,
+    Way,
+    channels,
     count_sent,
     draw_groups,
     measure_all,
 )
 
-_WAYS = {name: way for name, way in WAYS.items() if "with clusters" not in name}
+LINGER = 0.05  # seconds
+_IN_A_FOLDER = Way(partial(channels, clusters=False, linger=LINGER), False)
+_IN_JETSTREAM = Way(partial(channels, clusters=False, linger=LINGER), True)
+_WAYS = {
+    **{name: way for name, way in WAYS.items() if "with clusters" not in name},
+    f"the same, state in a folder, events linger {LINGER * 1e3:.0f} ms": _IN_A_FOLDER,
+    f"the same, state in JetStream, events linger {LINGER * 1e3:.0f} ms": _IN_JETSTREAM,
+}
 
 
 def topics_cost() -> Section:
@@ -31,7 +41,8 @@ def topics_cost() -> Section:
         f"The readers and topics of the next section, {RATE * SECONDS:,.0f} events at {RATE} per "
         "second and nothing faster, so that hardly anything depends on the speed of the machine: "
         "messages and bytes of payload as the server counts them, without subjects, including "
-        "confirmations and heartbeats. A small event is a time in 12 to 15 digits.",
+        "confirmations and heartbeats. A small event is a time in 12 to 15 digits. Events that "
+        "linger are sent together with those that the publisher publishes a little later.",
         [
             "",
             "bytes of an event",
@@ -39,6 +50,7 @@ def topics_cost() -> Section:
             "messages out",
             "KB out",
             "messages out, of JetStream's",
+            "in and out, of JetStream's",
             "KB out, of plain NATS's",
         ],
         rows,
@@ -46,18 +58,24 @@ def topics_cost() -> Section:
 
 
 def _row(name: str, measured: Measured, found: dict[str, list[Measured]], size: int) -> list[str]:
-    messages, sent = count_sent(measured)
-    peer, _ = count_sent(found[PEER][0])
+    taken, (messages, sent) = _count_taken(measured), count_sent(measured)
+    taken_by_peer, (peer, _) = _count_taken(found[PEER][0]), count_sent(found[PEER][0])
     _, plain = count_sent(found["plain NATS"][0])
     return [
         name,
         f"{size}" if size else "small",
-        f"{measured.after.in_msgs - measured.before.in_msgs:,}",
+        f"{taken:,}",
         f"{messages:,}",
         f"{sent / 1e3:,.1f}",
         f"{messages / peer:.2f}",
+        f"{(taken + messages) / (taken_by_peer + peer):.2f}",
         f"{sent / plain:.2f}",
     ]
+
+
+def _count_taken(measured: Measured) -> int:
+    """Messages that the server took in."""
+    return measured.after.in_msgs - measured.before.in_msgs
 
 
 SECTIONS = {"topics_cost": topics_cost}

@@ -231,11 +231,11 @@ def _reading_and_acknowledging(readings: Readings) -> Callable[[Msg], Awaitable[
 
 @asynccontextmanager
 async def channels(
-    options: NatsOptions, interests: Interests, *, clusters: bool
+    options: NatsOptions, interests: Interests, *, clusters: bool, linger: float = 0.0
 ) -> AsyncIterator[Plane]:
     """The channel service in its own process, and our clients."""
     readings = Readings()
-    settings = ClientSettings(timeout=300.0)
+    settings = ClientSettings(timeout=300.0, linger=linger)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         service = await stack.enter_async_context(

@@ -12,6 +12,7 @@ from distributary.errors import LiveError, StateError
 from distributary.topics import is_cluster
 from distributary.topics.nats import (
     ClientClosedError,
+    ClientSettings,
     EventsLostError,
     NatsOptions,
     NotConfirmedError,
@@ -81,6 +82,38 @@ def test_many_events_on_their_way_keep_their_order(tmp_path: Path) -> None:
             assert both.statistics.published == 1_000
 
     run(work())
+
+
+def test_events_that_wait_for_each_other_travel_together_and_keep_their_order(
+    tmp_path: Path,
+) -> None:
+    topics = [f"t{at}" for at in range(10)]
+
+    async def work() -> None:
+        async with (
+            run_embedded_server() as server,
+            serving(server.options, tmp_path),
+            client(server.options) as reader,
+            client(server.options, linger=0.1, window=40) as publisher,
+        ):
+            for topic in topics:
+                await publisher.create(topic)
+            read = [await reader.subscribe(topic) for topic in topics]
+            said = [publisher.publish(topic, b"%d" % at) for at in range(5) for topic in topics]
+            many = [publisher.publish("t0", b"%d" % at) for at in range(5, 100)]
+            await asyncio.gather(*said, *many)
+            for topic, subscription in zip(topics, read, strict=True):
+                count = 100 if topic == "t0" else 5
+                assert await numbers(subscription, count) == [*range(1, count + 1)]
+            assert publisher.statistics.published == 145
+
+    run(work())
+
+
+def test_a_client_cannot_wait_for_longer_than_until_it_repeats() -> None:
+    for linger in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ValueError, match="linger must be at least 0 and less than repeat_a"):
+            ClientSettings(linger=linger)
 
 
 def test_bad_input_is_told(tmp_path: Path) -> None:

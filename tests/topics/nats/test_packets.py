@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from distributary.machines.actions import Send
 from distributary.topics import members_of
-from distributary.topics.codec import AROUND, SERVICE, Forgotten, Put, Taken, decode, mark_of
+from distributary.topics.codec import (
+    AROUND,
+    SERVICE,
+    Beat,
+    Forgotten,
+    Put,
+    Taken,
+    decode,
+    mark_of,
+)
 from distributary.topics.host import ChannelMessage
 from distributary.topics.messages import Event
 from distributary.topics.nats.packer import Packer
@@ -18,14 +27,19 @@ from distributary.topics.nats.packets import (
     PACKETS,
     EventPacket,
     PieceCollector,
+    decode_beat,
+    decode_joint_puts,
     decode_puts,
     decode_taken,
+    encode_beat,
     encode_events,
+    encode_joint_puts,
     encode_puts,
     encode_taken,
     split_pieces,
 )
 from distributary.topics.nats.subjects import Subjects
+from distributary.topics.nats.writer import _pack_jointly
 from distributary.topics.numbers import MOST
 
 NUMBERS = st.sampled_from([0, 1, 127, 128, 16_383, 16_384, MOST - 5]) | st.integers(0, MOST - 5)
@@ -73,12 +87,53 @@ def test_what_an_unnamed_client_publishes_does_not_repeat_its_name() -> None:
     assert b"client/ann/" in encode_puts("client/ann/0123456789abcdef", puts)
 
 
+def number(stream: int, first: int, payloads: list[bytes]) -> list[Put]:
+    return [Put(stream, n, payload) for n, payload in enumerate(payloads, first)]
+
+
+CLIENTS = NAMES | UNNAMED | UNNAMED.map(str.upper)
+BY_TOPIC = st.dictionaries(
+    NAMES, st.builds(number, NUMBERS, st.integers(1, 1 << 40), PAYLOADS), min_size=1, max_size=4
+)
+
+
+@given(CLIENTS, BY_TOPIC)
+def test_events_of_several_topics_come_back(name: str, puts: dict[str, list[Put]]) -> None:
+    assert decode_joint_puts(encode_joint_puts(name, puts)) == (name, [*puts.items()])
+
+
+@given(CLIENTS, BY_TOPIC, st.integers(1, 1_000))
+def test_events_of_several_topics_go_in_packets_that_fit(
+    name: str, puts: dict[str, list[Put]], room: int
+) -> None:
+    longest = max(len(put.payload) for found in puts.values() for put in found)
+    most = AROUND + max(room, longest)
+    packets = [*_pack_jointly(name, puts, most)]
+    assert max(map(len, packets)) <= most
+    again: dict[str, list[Put]] = {}
+    for packet in packets:
+        for topic, found in decode_joint_puts(packet)[1]:
+            again.setdefault(topic, []).extend(found)
+    assert again == puts
+
+
+@given(CLIENTS, st.builds(Beat, NUMBERS, st.booleans(), NUMBERS, NUMBERS))
+def test_heartbeats_come_back(name: str, beat: Beat) -> None:
+    assert decode_beat(encode_beat(name, beat)) == (name, beat)
+
+
+def test_a_heartbeat_of_an_unnamed_client_is_short() -> None:
+    beat = Beat(0, True, 20 << 32, 1 << 32)  # 20 channels
+    assert len(encode_beat("client/0123456789abcdef", beat)) <= 24
+
+
 TAGGED = st.builds(bytes.__add__, st.sampled_from([bytes((tag,)) for tag in PACKETS]), st.binary())
 
 
 @given(st.binary(max_size=40) | TAGGED)
 def test_nonsense_is_refused_or_understood(data: bytes) -> None:
-    for read in (EventPacket, decode_taken, decode_puts, PieceCollector().take):
+    readers = (EventPacket, decode_taken, decode_puts, decode_joint_puts, decode_beat)
+    for read in (*readers, PieceCollector().take):
         with suppress(ValueError):
             read(data)
 

@@ -20,7 +20,9 @@ class ClientSettings:
 
     Up to `capacity` events of each topic wait for the application, then `when_full` applies. Up to
     `window` events to each topic may be unconfirmed; `publish` waits for room. The `prefix` is that
-    of a service on NATS.
+    of a service on NATS. There a client waits for `linger` seconds for more events before it sends
+    what was published, unless many wait: they travel in one message, and so do their
+    confirmations.
     """
 
     prefix: str = "distributary"
@@ -28,9 +30,17 @@ class ClientSettings:
     connect_within: float = 10.0
     beat_every: float = 2.0  # period of heartbeats
     repeat_after: float = 1.0  # retransmission time-out of unconfirmed events
+    linger: float = 0.0
     window: int = 256
     capacity: int = 10_000
     when_full: WhenFull = WhenFull.WAIT
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.linger < self.repeat_after:
+            raise ValueError(
+                f"linger must be at least 0 and less than repeat_after ({self.repeat_after:g} s), "
+                f"not {self.linger:g}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

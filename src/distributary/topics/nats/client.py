@@ -41,7 +41,7 @@ from distributary.topics.errors import (
 from distributary.topics.live.client import ClientSettings, ClientStatistics, TopicClient
 from distributary.topics.live.subscription import TopicSubscription
 from distributary.topics.names import check_topic
-from distributary.topics.nats.packets import TAKEN, PieceCollector, decode_taken
+from distributary.topics.nats.packets import TAKEN, PieceCollector, decode_taken, encode_beat
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.reader import TopicReader
 from distributary.topics.nats.subjects import Subjects
@@ -99,6 +99,7 @@ class NatsClient(TopicClient):
                 timeout=self.settings.timeout,
                 window=self.settings.window,
                 repeat_after=self.settings.repeat_after,
+                linger=self.settings.linger,
             )
             self._nc = nc
             await nc.subscribe(self._subjects.client(self.name), cb=self._on_inbox)
@@ -277,8 +278,7 @@ class NatsClient(TopicClient):
                 beat = Beat(
                     machine.generation, bool(channels), digest(channels), self._reader.pulse
                 )
-                data = encode(self.name, beat)
-                await nc.publish(self._subjects.to(SERVICE), data)
+                await nc.publish(self._subjects.to(SERVICE), encode_beat(self.name, beat))
             await asyncio.sleep(self.settings.beat_every)
 
     async def _tick(self) -> None:

@@ -14,42 +14,55 @@ byte is none of the tags.
 | --- | --- | --- |
 | 1 | an event of a client without a name of its own | the eight bytes of its name, stream, |
 |   | | number, payload |
-| 2 | published events of one stream | length and name of the client, stream, number of the first, |
-|   | | and each payload after its length |
+| 2 | published events of one stream | the client, stream, number of the first, and each payload |
+|   | | after its length |
 | 3 | confirmations | pairs of stream and last number taken |
 | 4 | a piece of a long message | its number from 0, how many there are, and the piece |
+| 5 | published events of several topics | the client, and for each topic its length and name, |
+|   | | stream, number of the first, how many, and each payload after its length |
+| 6 | a heartbeat | the client, generation, 1 if it is on channels, digest, pulse |
+
+A client is the length of its name and the name; one without a name of its own is a zero and the
+eight bytes of its name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from distributary.topics.codec import Put, Taken, mark_of
+from distributary.topics.codec import Beat, Put, Taken, mark_of
 from distributary.topics.messages import Event
 from distributary.topics.numbers import MOST
 
 __all__ = [
+    "BEAT",
+    "JOINT_PUTS",
     "PACKETS",
     "TAKEN",
     "EventPacket",
     "PieceCollector",
+    "decode_beat",
+    "decode_joint_puts",
     "decode_puts",
     "decode_taken",
+    "encode_beat",
     "encode_events",
+    "encode_joint_puts",
     "encode_puts",
     "encode_taken",
     "split_pieces",
 ]
 
-_PUT, _PUTS, _TAKEN, _PIECE = range(1, 5)
-PACKETS = range(_PUT, _PIECE + 1)  # the tags
+_PUT, _PUTS, _TAKEN, _PIECE, _JOINT, _BEAT = range(1, 7)
+PACKETS = range(_PUT, _BEAT + 1)  # the tags
 _MARK = 2  # bytes
 _UNNAMED = re.compile(r"client/([0-9a-f]{16})")
 _NAME = 8  # bytes
 _AROUND_PIECE = 32  # bytes
 _MOST_PIECES = 4_096
-TAKEN = bytes((_TAKEN,))  # how confirmations begin
+# How these begin.
+TAKEN, JOINT_PUTS, BEAT = bytes((_TAKEN,)), bytes((_JOINT,)), bytes((_BEAT,))
 
 
 class EventPacket:
@@ -94,7 +107,7 @@ def encode_taken(found: Iterable[Taken]) -> bytes:
 
 def decode_taken(data: bytes) -> list[Taken]:
     """Decode confirmations; raises `ValueError` for anything else."""
-    if data[:1] != bytes((_TAKEN,)):
+    if data[:1] != TAKEN:
         raise ValueError("not a packet of confirmations")
     numbers, at = [], 1
     while at < len(data):
@@ -114,7 +127,7 @@ def encode_puts(client: str, puts: Sequence[Put]) -> bytes:
         _add_number(out, puts[0].number)
         return bytes(out + puts[0].payload)
     out = bytearray((_PUTS,))
-    _add_items(out, [client.encode()])
+    _add_client(out, client)
     _add_number(out, puts[0].stream)
     _add_number(out, puts[0].number)
     _add_items(out, (put.payload for put in puts))
@@ -127,19 +140,80 @@ def decode_puts(data: bytes) -> tuple[str, list[Put]]:
         return _decode_put(data)
     if data[:1] != bytes((_PUTS,)):
         raise ValueError("not a packet of published events")
-    name, at = _read_item(data, 1)
+    client, at = _read_client(data, 1)
     stream, at = _read_number(data, at)
     number, at = _read_number(data, at)
-    payloads = [*_read_items(data, at)]
-    if number + len(payloads) - 1 > MOST:
-        raise ValueError("the numbers of events are too large")
-    return name.decode(), [Put(stream, n, payload) for n, payload in enumerate(payloads, number)]
+    return client, _number_puts(stream, number, [*_read_items(data, at)])
 
 
 def _decode_put(data: bytes) -> tuple[str, list[Put]]:
     stream, at = _read_number(data, 1 + _NAME)
     number, at = _read_number(data, at)
     return f"client/{data[1 : 1 + _NAME].hex()}", [Put(stream, number, data[at:])]
+
+
+def encode_joint_puts(client: str, puts: Mapping[str, Sequence[Put]]) -> bytes:
+    """Encode events by topic; those of a topic are of one stream, with consecutive numbers."""
+    out = bytearray(JOINT_PUTS)
+    _add_client(out, client)
+    for topic, found in puts.items():
+        _add_items(out, [topic.encode()])
+        for number in (found[0].stream, found[0].number, len(found)):
+            _add_number(out, number)
+        _add_items(out, (put.payload for put in found))
+    return bytes(out)
+
+
+def decode_joint_puts(data: bytes) -> tuple[str, list[tuple[str, list[Put]]]]:
+    """Decode a client's name and its events by topic; raises `ValueError` for anything else."""
+    if data[:1] != JOINT_PUTS:
+        raise ValueError("not a packet of published events of several topics")
+    client, at = _read_client(data, 1)
+    found: list[tuple[str, list[Put]]] = []
+    while at < len(data):
+        topic, at = _read_item(data, at)
+        stream, at = _read_number(data, at)
+        number, at = _read_number(data, at)
+        count, at = _read_number(data, at)
+        payloads: list[bytes] = []
+        for _ in range(count):  # ends with the data, however many they are said to be
+            payload, at = _read_item(data, at)
+            payloads.append(payload)
+        found.append((topic.decode(), _number_puts(stream, number, payloads)))
+    return client, found
+
+
+def _number_puts(stream: int, first: int, payloads: Sequence[bytes]) -> list[Put]:
+    if first + len(payloads) - 1 > MOST:
+        raise ValueError("the numbers of events are too large")
+    return [Put(stream, number, payload) for number, payload in enumerate(payloads, first)]
+
+
+# --- heartbeats ----------------------------------------------------------------------------------
+
+
+def encode_beat(client: str, beat: Beat) -> bytes:
+    """Encode a heartbeat."""
+    out = bytearray(BEAT)
+    _add_client(out, client)
+    for number in (beat.generation, beat.joined, beat.digest, beat.pulse):
+        _add_number(out, number)
+    return bytes(out)
+
+
+def decode_beat(data: bytes) -> tuple[str, Beat]:
+    """Decode a client's name and its heartbeat; raises `ValueError` for anything else."""
+    if data[:1] != BEAT:
+        raise ValueError("not a heartbeat")
+    client, at = _read_client(data, 1)
+    numbers = []
+    while at < len(data):
+        number, at = _read_number(data, at)
+        numbers.append(number)
+    if len(numbers) != 4:
+        raise ValueError("a heartbeat has four numbers")
+    generation, joined, digest, pulse = numbers
+    return client, Beat(generation, bool(joined), digest, pulse)
 
 
 # --- long messages -------------------------------------------------------------------------------
@@ -188,7 +262,26 @@ class PieceCollector:
         return whole
 
 
-# --- numbers and items ---------------------------------------------------------------------------
+# --- clients, numbers and items ------------------------------------------------------------------
+
+
+def _add_client(out: bytearray, client: str) -> None:
+    unnamed = _UNNAMED.fullmatch(client)
+    if unnamed:
+        out.append(0)
+        out += bytes.fromhex(unnamed[1])
+    else:
+        _add_items(out, [client.encode()])
+
+
+def _read_client(data: bytes, at: int) -> tuple[str, int]:
+    name, at = _read_item(data, at)
+    if name:
+        return name.decode(), at
+    end = at + _NAME
+    if end > len(data):
+        raise ValueError("the name of a client is cut short")
+    return f"client/{data[at:end].hex()}", end
 
 
 def _add_number(out: bytearray, number: int) -> None:

@@ -33,7 +33,7 @@ from distributary.machines.nats.jetstream import find_jetstream
 from distributary.machines.nats.lease import KeptLease
 from distributary.machines.nats.options import NatsOptions, connect_to_server
 from distributary.machines.real import Driver, Store
-from distributary.topics import Policy
+from distributary.topics import Policy, topic_channel
 from distributary.topics.advice import Adviser
 from distributary.topics.codec import (
     AROUND,
@@ -52,10 +52,16 @@ from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.messages import Advise
 from distributary.topics.nats.lease import Lease
 from distributary.topics.nats.packer import Packer
-from distributary.topics.nats.packets import PACKETS, decode_puts
+from distributary.topics.nats.packets import (
+    BEAT,
+    PACKETS,
+    decode_beat,
+    decode_joint_puts,
+    decode_puts,
+)
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.state_log import StateLog, StoppedError
-from distributary.topics.nats.subjects import Subjects
+from distributary.topics.nats.subjects import JOINT, Subjects
 from distributary.topics.status import TopicStatus, status_of
 from distributary.topics.store import TopicStore
 from distributary.topics.survey import ChannelSurvey, survey
@@ -318,10 +324,15 @@ class TopicService:
             return [_Answer(message.reply, self.status().encode())] if message.reply else ()
         try:
             to = self.subjects.channel(message.subject)
-            if message.data[:1] and message.data[0] in PACKETS:
+            if to == JOINT:
+                return self._take_joint_puts(message.data, now)
+            if message.data[:1] == BEAT:
+                sender, said = decode_beat(message.data)
+            elif message.data[:1] and message.data[0] in PACKETS:
                 sender, puts = decode_puts(message.data)
                 return self._take_puts(sender, to, puts, now)
-            sender, said = decode(message.data)
+            else:
+                sender, said = decode(message.data)
         except ValueError:  # msgspec's are ValueErrors, too
             self.host.counts.refused += 1
             return ()
@@ -334,6 +345,14 @@ class TopicService:
     def _take_puts(self, sender: str, to: str, puts: list[Put], now: float) -> list[Action]:
         said = (ChannelMessage(to, put) for put in puts)
         return [action for each in said for action in self.host.on_message(sender, each, now)]
+
+    def _take_joint_puts(self, data: bytes, now: float) -> list[Action]:
+        sender, found = decode_joint_puts(data)
+        return [
+            action
+            for topic, puts in found
+            for action in self._take_puts(sender, topic_channel(topic), puts, now)
+        ]
 
     async def _send(self, sends: list[Send]) -> None:
         """Send messages, the events of a topic together, and the confirmations of a client."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from distributary.machines.nats.subjects import check_prefix, name_of, name_stream, token_of
 from distributary.topics.names import is_cluster
 
-__all__ = ["Subjects", "name_of", "token_of"]
+__all__ = ["JOINT", "Subjects", "name_of", "token_of"]
+
+JOINT = "joint"  # in place of a channel: for several topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,11 @@ class Subjects:
     def state(self) -> str:
         """The subject of the records of the service's state."""
         return f"{self.prefix}.state"
+
+    @property
+    def joint_puts(self) -> str:
+        """The subject of events of several topics in one message."""
+        return self.to(JOINT)
 
     def stream(self, what: str) -> str:
         """The name of a JetStream stream or bucket."""

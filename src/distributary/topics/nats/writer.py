@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 import nats.errors
@@ -20,7 +20,7 @@ from distributary.topics.errors import (
 )
 from distributary.topics.names import check_topic
 from distributary.topics.nats.outbox import Outbox
-from distributary.topics.nats.packets import encode_puts
+from distributary.topics.nats.packets import encode_joint_puts, encode_puts
 from distributary.topics.nats.subjects import Subjects
 
 __all__ = ["TopicWriter"]
@@ -38,6 +38,7 @@ class TopicWriter:
         timeout: float,
         window: int,
         repeat_after: float,
+        linger: float = 0.0,
     ) -> None:
         self._nc = nc
         self._subjects = subjects
@@ -45,10 +46,13 @@ class TopicWriter:
         self._timeout = timeout
         self._window = window
         self._repeat_after = repeat_after
+        self._linger = linger
+        self._many = max(window // 2, 1)  # unsent events of a topic that wait no longer
         self._outboxes: dict[str, Outbox] = {}  # by topic
         self._streams: dict[int, Outbox] = {}  # by stream
         self._unsent: dict[str, list[Put]] = {}  # by topic
         self._some = asyncio.Event()  # there is something unsent
+        self._enough = asyncio.Event()
         self._count = 0
         self.published = 0
         self.repeated = 0
@@ -69,8 +73,11 @@ class TopicWriter:
             outbox = self._outbox(topic)
             await outbox.room()
         put, confirmed = outbox.add(payload, time.monotonic())
-        self._unsent.setdefault(topic, []).append(put)
+        unsent = self._unsent.setdefault(topic, [])
+        unsent.append(put)
         self._some.set()
+        if len(unsent) >= self._many:
+            self._enough.set()
         await confirmed
         self.published += 1
 
@@ -78,11 +85,19 @@ class TopicWriter:
         """Send what was published since the last turn of the loop, until cancelled or closed."""
         while not self._nc.is_closed:
             await self._some.wait()
+            await self._wait_for_more()
             self._some.clear()
             unsent, self._unsent = self._unsent, {}
             with suppress(ClientClosedError):
-                for topic, puts in unsent.items():
-                    await self._say(topic, puts)
+                await self._say_all(unsent)
+
+    async def _wait_for_more(self) -> None:
+        """Wait for events that can travel together with those that are unsent."""
+        if self._linger > 0.0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._linger):
+                    await self._enough.wait()
+        self._enough.clear()
 
     def hear(self, message: Taken | Expect | NoTopic) -> list[tuple[str, list[Put]]]:
         """Handle an answer; returns the events to retransmit."""
@@ -140,15 +155,44 @@ class TopicWriter:
         del self._outboxes[outbox.topic], self._streams[outbox.stream]
         outbox.fail(error)
 
+    async def _say_all(self, unsent: dict[str, list[Put]]) -> None:
+        """Send events of several topics, together if they have waited for each other."""
+        if self._linger > 0.0 and len(unsent) > 1:
+            packets = _pack_jointly(self._name, unsent, self._nc.max_payload)
+            await self._publish(self._subjects.joint_puts, packets)
+            return
+        for topic, puts in unsent.items():
+            await self._say(topic, puts)
+
     async def _say(self, topic: str, puts: list[Put]) -> None:
-        subject = self._subjects.to(topic_channel(topic))
-        for packet in _pack(self._name, puts, self._nc.max_payload):
+        packets = _pack(self._name, puts, self._nc.max_payload)
+        await self._publish(self._subjects.to(topic_channel(topic)), packets)
+
+    async def _publish(self, subject: str, packets: Iterable[bytes]) -> None:
+        for packet in packets:
             try:
                 await self._nc.publish(subject, packet)
             except nats.errors.OutboundBufferLimitError:
                 return  # disconnected: everything is retransmitted after the reconnection
             except nats.errors.ConnectionClosedError:
                 raise ClientClosedError from None
+
+
+def _pack_jointly(name: str, unsent: Mapping[str, list[Put]], most: int) -> Iterator[bytes]:
+    """Encode events of several topics as few packets of at most `most` bytes."""
+    packet, size = dict[str, list[Put]](), 0
+    for topic, puts in unsent.items():
+        for put in puts:
+            needed = len(put.payload) + 10
+            if topic not in packet:
+                needed += len(topic.encode()) + 30
+            if packet and size + needed > most - AROUND:
+                yield encode_joint_puts(name, packet)
+                packet, size = {}, 0
+            packet.setdefault(topic, []).append(put)
+            size += needed
+    if packet:
+        yield encode_joint_puts(name, packet)
 
 
 def _pack(name: str, puts: list[Put], most: int) -> Iterator[bytes]:
