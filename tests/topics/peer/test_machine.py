@@ -176,6 +176,20 @@ def test_a_minority_accepts_nothing_until_a_partition_has_lasted_long() -> None:
     assert sorted(read(network, "a")) == sorted([b"0", b"in the majority", b"in the minority"])
 
 
+def test_without_a_majority_of_its_members_a_topic_waits_only_once() -> None:
+    """Its next root waits for those that are lost before it recovers, and not again after it."""
+    network = build()
+    root = network.owner(CHANNEL)
+    replica = next(name for name in holders(network) if name != root)
+    for name in (root, replica):
+        network.crash(name)
+    began = network.clock.now
+    network.say("p", "t", b"x")
+    while not confirmed(network):
+        network.run(0.5)
+    assert GIVE_UP < network.clock.now - began < 1.5 * GIVE_UP
+
+
 def test_after_a_long_partition_subscribers_are_told_what_was_given_up() -> None:
     network = build(3)
     root = network.owner(CHANNEL)

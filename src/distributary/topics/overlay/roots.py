@@ -173,6 +173,16 @@ class Roots:
         known = {self._pastry.own.name, *role.promised}
         return all(is_majority(peers, known) for peers in find_former(role))
 
+    def _find_former_to_tell(self, role: RootRole) -> tuple[tuple[Peer, ...], ...]:
+        """Former members of whom a majority must learn of the next ones.
+
+        The claim has waited for those without a majority, in vain: nobody waits for them again.
+        """
+        if not self._waits:
+            return ()
+        known = {self._pastry.own.name, *role.promised}
+        return tuple(peers for peers in find_former(role) if is_majority(peers, known))
+
     def on_recover(self, message: Recover, now: float) -> None:
         """Another peer claims to be the root."""
         self._pastry.hear(message.peer, now)
@@ -336,7 +346,7 @@ class Roots:
             return
         role = self._roles[group]
         copy = self.log(group)
-        role.former = find_former(role) if self._waits else ()
+        role.former = self._find_former_to_tell(role)
         copy.written, copy.members = role.ballot, role.members
         role.state = RootState.WRITING
         role.accepted = self._application.take_over(group, copy, now)
