@@ -14,8 +14,9 @@ from distributary.topics.messages import Carry, Drop, Dropped
 from distributary.topics.names import is_channel, is_topic, members_of, topic_of
 from distributary.topics.overlay.effects import Effects
 from distributary.topics.overlay.identifiers import Peer, identifier
-from distributary.topics.overlay.messages import GroupPublication
+from distributary.topics.overlay.messages import Ballot, GroupPublication
 from distributary.topics.overlay.scribe import Scribe
+from distributary.topics.peer.codec import RING
 from distributary.topics.peer.copies import ChannelLog, PeerState
 from distributary.topics.peer.messages import ToChannel, ToClient, Vouch
 from distributary.topics.peer.parameters import PeerParameters
@@ -27,6 +28,8 @@ __all__ = ["ChannelHosting"]
 _MEMBERS = members_of("")
 _TIMER = "host"
 _MOST_WAITING = 10_000  # messages to a channel whose root is not ready
+_MOST_WAITING_BYTES = 1 << 26  # of these messages, to all channels
+_WAITING_OVERHEAD = 512  # bytes of memory for a message, besides its content
 _IDLE = 30.0  # seconds after which a root forgets a channel that does not exist
 _ROUND_BITS = 32  # the numbers of a root's tree begin with the round of its ballot
 
@@ -36,12 +39,20 @@ class _Hosted:
     """A channel of this peer."""
 
     group: int
-    ballot: tuple[int, int]
+    ballot: Ballot
     used_at: float
     host: TopicHost | None = None
     channel: str = ""
     pending: deque[tuple[int, Send]] = field(default_factory=deque)  # by the log's end
     access: dict[str, Peer] = field(default_factory=dict)  # the peer of each client
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Messages to a channel while this peer claims to be its root; with time and size."""
+
+    ballot: Ballot
+    messages: deque[tuple[float, int, ToChannel]] = field(default_factory=deque)
 
 
 class ChannelHosting:
@@ -65,7 +76,8 @@ class ChannelHosting:
         self._own = own
         self._seed = seed
         self._hosted: dict[int, _Hosted] = {}
-        self._waiting: dict[int, list[ToChannel]] = {}
+        self._waiting: dict[int, _Waiting] = {}
+        self._waiting_bytes = 0
         self._outside: deque[ToChannel | ToClient] = deque()
 
     # --- the log of a group --------------------------------------------------------------------
@@ -104,7 +116,7 @@ class ChannelHosting:
         self.scribe.open(group, now)
         for channel in roots.log(group).state.states:
             self._start_host(hosted, channel, now)
-        for message in self._waiting.pop(group, ()):
+        for message in self._take_waiting(group, ballot):
             self._take(hosted, message, now)
 
     def close(self, group: int, now: float) -> None:
@@ -136,9 +148,42 @@ class ChannelHosting:
         if hosted is not None:
             self._take(hosted, message, now)
             return
-        waiting = self._waiting.setdefault(group, [])
-        if len(waiting) < _MOST_WAITING:
-            waiting.append(message)  # repeated by whoever sent it if this peer does not open
+        self._keep_waiting(group, message, now)
+
+    def _keep_waiting(self, group: int, message: ToChannel, now: float) -> None:
+        """Keep a message until this peer is ready; whoever sent it repeats it if it is not kept."""
+        roots = self.scribe.roots
+        if group not in roots:
+            return  # another peer is the root
+        waiting = self._waiting.get(group)
+        if waiting is None or waiting.ballot != roots.ballot(group):
+            self._take_waiting(group)  # of a claim that was lost
+            waiting = self._waiting[group] = _Waiting(roots.ballot(group))
+        size = len(RING.encode(message)) + _WAITING_OVERHEAD
+        within = self._waiting_bytes + size <= _MOST_WAITING_BYTES
+        if len(waiting.messages) < _MOST_WAITING and within:
+            waiting.messages.append((now, size, message))
+            self._waiting_bytes += size
+        else:
+            self._effects.count("no room")
+
+    def _take_waiting(self, group: int, ballot: Ballot | None = None) -> list[ToChannel]:
+        """Stop keeping messages to a channel; returns those that came during this claim."""
+        waiting = self._waiting.pop(group, None)
+        if waiting is None:
+            return []
+        self._waiting_bytes -= sum(size for _, size, _ in waiting.messages)
+        return [each for *_, each in waiting.messages] if waiting.ballot == ballot else []
+
+    def _expire_waiting(self, now: float) -> None:
+        """Drop what waits for claims that were lost, and what has been repeated since."""
+        roots, oldest = self.scribe.roots, now - self._parameters.dead_after
+        for group, waiting in [*self._waiting.items()]:
+            if group not in roots or roots.ballot(group) != waiting.ballot:
+                self._take_waiting(group)
+                continue
+            while waiting.messages and waiting.messages[0][0] < oldest:
+                self._waiting_bytes -= waiting.messages.popleft()[1]
 
     def _take(self, hosted: _Hosted, message: ToChannel, now: float) -> None:
         channel, sender = message.channel, message.sender
@@ -226,6 +271,7 @@ class ChannelHosting:
     def keep_house(self, now: float) -> None:
         """Declare silent clients dead, and forget what has ended."""
         parameters = self._parameters
+        self._expire_waiting(now)
         for hosted in [*self._hosted.values()]:
             host = hosted.host
             if host is not None:
@@ -304,6 +350,11 @@ class ChannelHosting:
             yield self._outside.popleft()
 
     # --- inspection ----------------------------------------------------------------------------
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Memory of the messages that wait until this peer is the root of their channels."""
+        return self._waiting_bytes
 
     def hosts(self) -> dict[str, TopicHost]:
         """The hosts of the channels that this peer serves."""
