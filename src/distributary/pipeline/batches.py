@@ -66,6 +66,7 @@ __all__ = ["BatchSteps", "StreamHooks"]
 
 AHEAD = timedelta(days=1)
 _BYTES_PER_TALLY = 4  # of a running plan
+_BROADCAST = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +180,13 @@ class BatchSteps:
             return SLOTS.schema.empty_table(), IDS.schema.empty_table(), state
         self._say("reading the publications")
         logs = self._read_publications(part, state)
-        rows = unite_rows(logs)
         identified = sum(log.identified for log in logs)
-        if identified > 1:
-            rows = mark_copies(rows)
+        rows = unite_rows(logs)
         with report_read_faults(self._job.publications), _cache(rows, needed=identified > 0):
+            if identified:
+                rows = self._mark_known(rows, part, folder)
+            if identified > 1:
+                rows = mark_copies(rows)
             digest = publication_digest(rows, peak_window=timedelta(microseconds=state.slot_us))
             found = self._collect(_in_micros(digest), part, folder)
             counts = _count_messages(found)
@@ -200,20 +203,34 @@ class BatchSteps:
         return _select(good.filter(pc.field("messages") > 0), SLOTS), ids, state
 
     def _read_publications(self, part: Arrivals, state: LedgerState) -> list[Log]:
-        """The batch's publications, with late messages and ids of earlier batches marked."""
+        """The batch's publications, with late messages marked."""
         watermark = None
         if state.latest is not None:
             watermark = to_time(state.latest) - self._job.late
         window = TimeWindow(since=watermark, until=self._hooks.clock() + AHEAD)
         shape = self._shapes.publications
         logs = [read_publications(self._spark, one, window, shape=shape) for one in part.sources]
-        logs = [_mark_late(log, watermark) for log in logs]
+        return [_id_as_text(_mark_late(log, watermark)) for log in logs]
+
+    def _mark_known(self, rows: DataFrame, part: Arrivals, folder: Path) -> DataFrame:
+        """Mark rows as copies whose id came in an earlier batch.
+
+        Of the stored ids it reads the row groups that may have those of the batch.
+        """
         stored = self._ledger.table(IDS)
-        if stored.paths and any(log.identified for log in logs):
-            # Also rows that a merge has copied to another file: to know an id twice does no harm.
-            seen = self._spark.read.schema("id STRING").parquet(*map(str, stored.paths))
-            logs = _mark_known(logs, seen)
-        return logs
+        if not stored.paths:
+            return rows
+        asked = self._collect(_new_ids(rows).select("key").distinct(), part, folder)
+        found = stored.find(asked["key"].to_numpy())
+        if not found.num_rows:
+            return rows
+        names = found.group_by("id").aggregate([])  # by their names: two ids may have the same key
+        known = self._spark.createDataFrame(names).withColumnRenamed("id", "_known")
+        if names.nbytes <= _BROADCAST:
+            known = F.broadcast(known)
+        rows = rows.join(known, F.col("id") == F.col("_known"), "left")
+        again = F.col("reason").isNull() & F.col("_known").isNotNull()
+        return rows.withColumn("copy", F.col("copy") | again).drop("_known")
 
     def _collect(self, frame: DataFrame, part: Arrivals, folder: Path) -> pa.Table:
         return pa.concat_tables(list(collect_parts(frame, folder, part.size)))
@@ -333,17 +350,9 @@ def _mark_late(log: Log, watermark: datetime | None) -> Log:
     return replace(log, rows=log.rows.withColumn("reason", reason))
 
 
-def _mark_known(logs: Sequence[Log], seen: DataFrame) -> list[Log]:
-    """Mark rows as copies whose id came in an earlier batch."""
-    known = seen.select(F.col("id").alias("_known")).distinct()
-    marked = []
-    for log in logs:
-        rows = log.rows.withColumn("id", F.col("id").cast("string"))
-        again = F.col("reason").isNull() & F.col("_known").isNotNull()
-        rows = rows.join(known, F.col("id") == F.col("_known"), "left")
-        rows = rows.withColumn("copy", F.col("copy") | again).drop("_known")
-        marked.append(replace(log, rows=rows))
-    return marked
+def _id_as_text(log: Log) -> Log:
+    """An id is the same in files of any format: text, as it is stored."""
+    return replace(log, rows=log.rows.withColumn("id", F.col("id").cast("string")))
 
 
 def _union(parts: Sequence[DataFrame]) -> DataFrame:
