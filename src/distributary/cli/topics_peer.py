@@ -124,6 +124,14 @@ class ClusterOptions:
     sample: Annotated[
         int, option("Subscribers that a survey asks of a large channel.", CHANNELS, min=1)
     ] = 384
+    notify_price: Annotated[
+        float,
+        option("Price of handing an event to a channel, in messages.", CHANNELS, min=0.0),
+    ] = 1.0
+    associate_price: Annotated[
+        float,
+        option("Price of a topic of a cluster, in messages per --interval.", CHANNELS, min=0.0),
+    ] = 1.0
     dead_after: Annotated[
         Seconds, duration_option("Silence after which a client is considered dead.", CHANNELS)
     ] = Seconds("10s")
@@ -236,6 +244,8 @@ def _make_policy(clusters: ClusterOptions, copies: CopyOptions) -> Policy:
         survey_every=None if clusters.survey_every is None else float(clusters.survey_every),
         phi=clusters.phi,
         sample=float(clusters.sample),
+        notify_price=clusters.notify_price,
+        associate_price=clusters.associate_price,
         history=copies.history,
         history_bytes=copies.history_bytes,
     )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from operator import mul
 
+from distributary.cost import OperatingPrices
 from distributary.topics.policy import TAMARA, Policy
 
 __all__ = ["LIVE_PEERS", "live_peer_policy"]
@@ -26,15 +29,20 @@ def live_peer_policy(
     survey_every: float | None = None,
     phi: float = LIVE_PEERS.phi,
     sample: float = LIVE_PEERS.sample,
+    notify_price: float = 1.0,
+    associate_price: float = 1.0,
     history: int = LIVE_PEERS.history,
     history_bytes: int = LIVE_PEERS.history_bytes,
 ) -> Policy:
     """A policy for live operation; channels survey their subscribers once per interval by default.
 
-    Keeping a subscription costs as much as one message per `interval` seconds.
+    Keeping a subscription costs as much as one message per `interval` seconds. The prices, in
+    messages, are those of handing an event to a channel, and of a topic of a cluster per interval;
+    by default the paper's.
     """
     return replace(
         LIVE_PEERS,
+        prices=OperatingPrices(associate=partial(mul, associate_price), notify=notify_price),
         interval=interval,
         survey_every=survey_every or interval,
         phi=phi,
