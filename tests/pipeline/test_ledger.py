@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from distributary.pipeline import ledger as ledger_module
 from distributary.pipeline.buckets import BucketFile, TableFiles
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
 
@@ -99,6 +101,39 @@ def test_a_writer_stopped_at_any_step_ends_as_one_that_was_not(tmp_path: Path) -
         left = {path.relative_to(root).as_posix() for path in root.glob("*/*")}
         assert left == {*state.paths, *state.released}
         assert all(any(folder.iterdir()) for folder in root.iterdir())
+
+
+def test_only_the_newest_versions_are_kept_wherever_the_writer_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_batches(tmp_path / "whole")
+    newest = tmp_path / "whole" / "plans" / "000002"
+    expected = {path.name: path.read_text() for path in newest.iterdir()}
+    monkeypatch.setattr(ledger_module, "KEPT_VERSIONS", 1)
+    steps = steps_of(tmp_path / "pruned")
+    assert "old version aside" in steps
+    for count in range(1, len(steps) + 1):
+        out = tmp_path / f"stopped {count}"
+        with pytest.raises(StoppedError):
+            write_batches(out, stop_at(count))
+        for version in out.glob("plans/*"):  # no reader finds half of one
+            assert [path.name for path in version.iterdir()] == ["plan.json"]
+        (out / "plans" / "notes").mkdir(parents=True, exist_ok=True)
+        write_batches(out)
+        assert sorted(path.name for path in out.glob("plans/*")) == ["000002", "notes"]
+        kept = out / "plans" / "000002"
+        assert {path.name: path.read_text() for path in kept.iterdir()} == expected
+        assert not list(out.glob(".*.tmp"))
+
+
+def test_a_stream_with_many_versions_keeps_the_default_number(tmp_path: Path) -> None:
+    state = write_batches(tmp_path)
+    for number in range(50):
+        (tmp_path / "plans" / f"{number:06d}").mkdir(exist_ok=True)
+    with Ledger(tmp_path).open() as opened:
+        opened.commit(replace(state, version=49, entry={}))
+    kept = sorted(int(path.name) for path in (tmp_path / "plans").iterdir())
+    assert kept == list(range(50 - ledger_module.KEPT_VERSIONS, 50))
 
 
 def test_every_line_of_the_history_is_there_once(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ the next one, so that whoever reads the state has time to.
 **Settle.** What other programs read is moved out of the batch's folder only after the commit: bad
 rows to `quarantine/`, the plan to `plans/` and `plan`, and the line to `drift.jsonl`. Each of these
 steps is idempotent, and all are repeated at every start, so a kill between them does no harm.
+Of the versions in `plans/` the `KEPT_VERSIONS` newest stay, of which the last is the one in force.
+An older one is first renamed and then removed, so that nobody reads half of one.
 
 A lock on the folder admits one process at a time; the system releases it if the process is killed.
 """
@@ -32,11 +34,12 @@ from distributary.errors import DistributaryError, OutputError
 from distributary.files import replace_file, replace_folder
 from distributary.pipeline.buckets import BucketTable, TableFiles, TableKind
 
-__all__ = ["Ledger", "LedgerError", "LedgerState", "PlannedAt"]
+__all__ = ["KEPT_VERSIONS", "Ledger", "LedgerError", "LedgerState", "PlannedAt"]
 
 FORMAT_VERSION, _FORMER = 2, 1
 STATE = "state.json"
 HISTORY = "drift.jsonl"
+KEPT_VERSIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +217,21 @@ class Ledger:
                 history.truncate(state.history)
                 history.write(state.line)
         self._step("history in place")
+        self._put_old_versions_aside()
         self._sweep()
         self._step("settled")
 
     def _version_folder(self, number: int) -> Path:
         return self.out / "plans" / f"{number:06d}"
+
+    def _put_old_versions_aside(self) -> None:
+        """Leave the newest versions; the others get names of what the next sweep removes."""
+        for path in self.out.glob("plans/*"):
+            if path.name.isdecimal() and int(path.name) <= self.state.version - KEPT_VERSIONS:
+                aside = self.out / f".{path.name}.tmp"
+                _remove(aside)
+                path.rename(aside)
+                self._step("old version aside")
 
     def _sweep(self) -> None:
         """Remove all files but those of this state and the one before it.
