@@ -17,6 +17,7 @@ from distributary.papers.chen.telling import (
     LABELS,
     PRICED,
     READING,
+    explain_words,
     name_seeds,
     samples,
 )
@@ -70,6 +71,14 @@ def fig1(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             PRICED,
             CHOICE,
             READING,
+            explain_words(
+                {
+                    "explode, to almost 2,000 messages": f"to at least {SEVERE:,} at the paper's "
+                    "size; how many more is not judged",
+                    "stable again": f"no core broker has {CONGESTED} waiting messages any more",
+                    "several hours": f"at least {HOURS:g}",
+                }
+            ),
             f"The core broker with the longest queue handles {active.mean(_rate):.2g} messages a "
             f"second while {CONGESTED} or more wait; section V-B reports 3.3. Publications take "
             "2.5 of these, so the burst drains at the rest.",

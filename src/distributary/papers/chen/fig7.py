@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from distributary.model import FloatArray
-from distributary.papers.chen.fig7_claims import make_claims
+from distributary.papers.chen.fig7_claims import WORDS, make_claims
 from distributary.papers.chen.network import CONGESTED, CORE, PROBES
 from distributary.papers.chen.repeats import Repeated
 from distributary.papers.chen.runs import (
@@ -32,6 +32,7 @@ from distributary.papers.chen.telling import (
     delay_rows,
     draw_bars,
     draw_queues,
+    explain_words,
     most_remembered,
     name_seeds,
     numbers,
@@ -41,7 +42,7 @@ from distributary.papers.chen.telling import (
 )
 from distributary.papers.drawing import INK, Sheet, draw_chart
 from distributary.papers.figure import DEFAULT_SEED, Figure
-from distributary.papers.wording import NOTHING, table
+from distributary.papers.wording import NOTHING, join_words, table
 from distributary.planning import Progress, silent
 from distributary.workloads.workflows import WorkflowsParams, subscriber_edges
 
@@ -205,20 +206,26 @@ def _ours_table(one: Runs, two: Runs) -> str:
 
 def _tell_ours(one: Runs, two: Runs) -> str:
     return (
-        f"With one range per filter {_compare_ours(one)}. With two ranges per filter, so that "
+        f"With one range per filter, {_compare_ours(one)}. With two ranges per filter, so that "
         f"unions stay lists of boxes, {_compare_ours(two)}."
     )
 
 
 def _compare_ours(found: Runs) -> str:
+    """In what our policy is better than selective pruning, and in what it is not."""
     ours, theirs = found[OURS], found[SELECTIVE]
-    return (
-        f"our longest core queue is {ours.core_queue:,} where selective pruning's is "
-        f"{theirs.core_queue:,}, our false positives are {share(ours.false_positives())} against "
-        f"{share(theirs.false_positives())}, our core tables have {ours.core_table:,.0f} boxes "
-        f"against {theirs.core_table:,.0f}, and our probes take {seconds(ours.delay)} against "
-        f"{seconds(theirs.delay)}"
-    )
+    by_verdict: dict[str, list[str]] = {"better": [], "as good": [], "worse": []}
+    for what, mine, its, words in (
+        ("the longest core queue", ours.core_queue, theirs.core_queue, "{:,.0f}".format),
+        ("false positives", ours.false_positives(), theirs.false_positives(), share),
+        ("core tables", ours.core_table, theirs.core_table, "{:,.0f} boxes".format),
+        ("the delay of probes", ours.delay, theirs.delay, seconds),
+    ):
+        shown = words(mine), words(its)
+        verdict = "as good" if shown[0] == shown[1] else "better" if mine < its else "worse"
+        by_verdict[verdict].append(f"{what} ({' against '.join(dict.fromkeys(shown))})")
+    parts = [f"{word} in {join_words(items)}" for word, items in by_verdict.items() if items]
+    return f"ours is {', '.join(parts)}"
 
 
 def _notes(one: Runs) -> tuple[str, ...]:
@@ -228,6 +235,7 @@ def _notes(one: Runs) -> tuple[str, ...]:
         PRICED,
         CHOICE,
         READING,
+        explain_words(WORDS),
         f"Out of reach: tables half as large as active covering's. A core broker's table has "
         f"{before:,.0f} boxes before the unsubscriptions and {active.core_table:,.0f} after them "
         "under active covering, so a policy that only avoids growth saves "

@@ -9,7 +9,12 @@ import numpy as np
 
 from distributary.model import FloatArray
 from distributary.papers.chen.network import CORE, CongestionOutcome
-from distributary.papers.chen.pricing import SECONDS_PER_BOX, SECONDS_PER_MESSAGE
+from distributary.papers.chen.pricing import (
+    FIRST_RATE,
+    FIRST_SECONDS_PER_BOX,
+    SECONDS_PER_BOX,
+    SECONDS_PER_MESSAGE,
+)
 from distributary.papers.chen.repeats import Repeated
 from distributary.papers.chen.runs import SEEDS
 from distributary.papers.figure import Cell
@@ -22,14 +27,17 @@ if TYPE_CHECKING:
 __all__ = [
     "CHOICE",
     "COLOURS",
+    "FLAT",
     "INNER",
     "LABELS",
+    "NEARLY",
     "PRICED",
     "QUANTITIES",
     "READING",
     "delay_rows",
     "draw_bars",
     "draw_queues",
+    "explain_words",
     "flat",
     "most_remembered",
     "name_seeds",
@@ -60,6 +68,7 @@ COLOURS: Mapping[str, str] = {
 INNER = tuple(name for name in workflow_topology().brokers if name.startswith("inner"))
 QUANTITIES = ("quantity", "at", "value")
 FLAT = 1.5  # values within this factor count as the same
+NEARLY = 0.05  # how far below a stated share a result may be
 
 PRICED = (
     f"The paper measured a program; here time is modelled. Every message costs a broker "
@@ -75,9 +84,11 @@ READING = (
     "to D hold subscriptions that are covered on one side only, and are larger than the paper's."
 )
 CHOICE = (
-    "What the text leaves open was decided by what it says, before the figures were run; "
-    "`paper run chen-readings` lists the decisions with their sentences, and what other "
-    "readings give."
+    "What the text leaves open was decided by what it says, before the figures were run, except "
+    f"for the price of a box. That was {1e6 * FIRST_SECONDS_PER_BOX:g} µs at first and gave "
+    f"{FIRST_RATE:g} messages a second during congestion where the paper has 3.3, so it was "
+    "raised. `paper run chen-readings` lists the decisions with their sentences, and what other "
+    "readings give, the first price among them."
 )
 
 
@@ -86,6 +97,12 @@ def name_seeds(quick: bool, seed: int) -> str:
     if quick:
         return "Every setting was run once."
     return f"Numbers are means over {SEEDS} draws, with the seeds {seed} to {seed + SEEDS - 1}."
+
+
+def explain_words(words: Mapping[str, str]) -> str:
+    """A note that says how the words and numbers in a page's claims were judged."""
+    read = "; ".join(f"*{word}*: {means}" for word, means in words.items())
+    return f"The claims' words were read so: {read}."
 
 
 def samples(last: float, every: float) -> FloatArray:
