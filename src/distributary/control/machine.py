@@ -188,6 +188,7 @@ class ControlMachine:
             stream=self._stream,
             alarms=self._board.show(self._find_causes(now), now),
             predicted=None if self._keeper.plan is None else self._keeper.waste(now),
+            kept=self._keeper.versions.list_earlier(),
         )
 
     # --- what comes in ----------------------------------------------------------------------------

@@ -50,7 +50,10 @@ class History(msgspec.Struct, frozen=True, tag="history"):
 
 
 class Changes(msgspec.Struct, frozen=True, tag="changes"):
-    """The answer is a list of `AuditEntry`, newest first."""
+    """The answer is a list of `AuditEntry`, newest first.
+
+    At most half of them are about flows that were only placed, while there are others.
+    """
 
     most: int = 100
 

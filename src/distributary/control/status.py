@@ -173,6 +173,7 @@ class ControlStatus(msgspec.Struct, frozen=True):
     stream: StreamStatus
     alarms: list[Alarm]
     predicted: Waste | None = None  # by the plan in force, with the interest and rates of now
+    kept: list[int] = []  # the earlier versions that can be rolled back to
 
 
 class HistoryPoint(msgspec.Struct, frozen=True, array_like=True):

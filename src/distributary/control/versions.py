@@ -15,10 +15,11 @@ MOVING: frozenset[Kind] = frozenset({"planned", "pinned", "limited", "rolled bac
 
 
 class KeptVersions:
-    """The last `most` versions: the names of their plans, and the plans that are in memory.
+    """The names of the plans of versions, and the plans that are in memory.
 
-    The last version that moved flows is kept besides, and the one before it, however many flows
-    were placed since. Versions with equal plans share one name.
+    Kept are the last `most` versions of all, and the last `most` that moved flows with the one
+    before the last of these, however many flows were placed since. So is the one before the first
+    that is not judged yet. Versions with equal plans share one name.
     """
 
     def __init__(self, most: int, entries: Iterable[AuditEntry]) -> None:
@@ -26,7 +27,10 @@ class KeptVersions:
         self._names: dict[int, str] = {}
         self._kinds: dict[int, Kind] = {}
         self._plans: dict[str, Plan] = {}
+        self._judged = 0  # up to which version all are judged
         for entry in entries:
+            if entry.what == "judged" and entry.version is not None:
+                self.note_judged(entry.version)
             if entry.what == "in force" and entry.version is not None and entry.kind is not None:
                 self._note(entry.version, entry.plan, entry.kind)
 
@@ -53,14 +57,22 @@ class KeptVersions:
         if name in self._names.values():
             self._plans[name] = plan
 
+    def note_judged(self, version: int) -> None:
+        """Note that all versions up to this one are judged."""
+        self._judged = max(self._judged, version)
+
     @property
     def latest(self) -> int:
         """The latest version; 0 if there is none."""
         return max(self._names, default=0)
 
+    def list_earlier(self) -> list[int]:
+        """The versions that can be rolled back to, in order."""
+        return sorted(self._names.keys() - {self.latest})
+
     def describe(self) -> str:
         """Which versions there are to roll back to."""
-        earlier = sorted(self._names.keys() - {self.latest})
+        earlier = self.list_earlier()
         if not earlier:
             return "there is no version before the one in force"
         runs: list[list[int]] = []
@@ -81,12 +93,11 @@ class KeptVersions:
 
     def _note(self, version: int, name: str, kind: Kind) -> list[str]:
         self._names[version], self._kinds[version] = name, kind
-        moving = max((old for old, kind in self._kinds.items() if kind in MOVING), default=version)
-        gone = [
-            old
-            for old in self._names
-            if old <= version - self._most and old not in (moving - 1, moving)
-        ]
+        moving = sorted(old for old, kind in self._kinds.items() if kind in MOVING)
+        unjudged = [old for old in moving if old > self._judged][:1]
+        kept = {*moving[-self._most :], *unjudged}
+        kept.update(old - 1 for old in (*moving[-1:], *unjudged))
+        gone = [old for old in self._names if old <= version - self._most and old not in kept]
         dropped = {self._names.pop(old) for old in gone}
         for old in gone:
             del self._kinds[old]

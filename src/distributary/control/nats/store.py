@@ -43,7 +43,7 @@ _PAUSE = 0.1  # seconds before another attempt
 _PATIENCE = 3.0  # seconds that a server may be busy, before that is an alarm
 _WRONG_SEQUENCE: Final = (10071, 10164)
 _EXPECTED = "Nats-Expected-Last-Sequence"
-_AUDIT_READ, _AUDIT_KEPT = 1_000, 100_000  # entries
+_AUDIT_READ, _AUDIT_KEPT = 8_000, 100_000  # entries: at two a second, an hour is read
 _REPORTS_FOR, _REPORT_BYTES = 3600.0, 1 << 30
 _KEPT_DECISIONS = 10  # earlier values of a key, should the last one be damaged
 
