@@ -351,7 +351,7 @@ def _chart(found: Runs) -> str:
     def paint(sheet: Sheet) -> None:
         saved, queues = sheet.panels
         rows = list(_by_reading(found))
-        labels = [f"{setting}: {name}" for setting, name, *_ in rows]
+        labels = [f"{setting}, {name}" if name == AS_CHOSEN else name for setting, name, *_ in rows]
         places = range(len(rows))
         for policy, up, shares in (
             (SELECTIVE, -0.2, [_saved(active, other) for _, _, active, other, _ in rows]),
@@ -359,7 +359,7 @@ def _chart(found: Runs) -> str:
         ):
             at_rows = [place + up for place in places]
             saved.barh(at_rows, [100 * each for each in shares], 0.36, color=COLOURS[policy])
-        saved.set_title("saved core tables, %; the paper's: lines")
+        saved.set_title("saved core tables, % (lines: paper)")
         for paper, setting in ((50, "Fig. 7"), (82, "Fig. 10")):
             at = [place for place in places if rows[place][0] == setting]
             saved.plot([paper, paper], [at[0] - 0.5, at[-1] + 0.5], color=INK, linewidth=1.2)
