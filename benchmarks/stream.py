@@ -87,7 +87,8 @@ def stream_state() -> Section:
         "The state of a stream",
         "Batches of subscriptions on a state of so many pairs of receiver and flow: each row is "
         "about a pair drawn by lot, of which one in eleven is new. A batch is read and checked by "
-        "Spark (`local[2]`), taken into the state and committed, without planning; the worst one "
+        "Spark (`local[2]`), taken into the state and committed, without planning, and so without "
+        "the check that the interest stays within `--driver-limit`; the worst one "
         "includes merging. CPU seconds are means, of all processes and of the driver's Python, "
         "which keeps the state. Each size of state is run by itself, and *load* is that of the "
         "machine before and after, of which a run makes about two: compare CPU seconds where the "

@@ -42,17 +42,21 @@ from distributary.model import (
     plan_problems,
 )
 from distributary.pipeline import buckets
+from distributary.pipeline import stream as stream_module
+from distributary.pipeline.batches import stream_need
 from distributary.pipeline.buckets import BucketTable, Longs, TableFiles, TableKind
 from distributary.pipeline.following import FollowedPlan, follow
 from distributary.pipeline.ingest import Reason, TimeWindow, read_publications, read_subscriptions
 from distributary.pipeline.interest import interest_of, last_actions
 from distributary.pipeline.kept_tables import ACTIONS, IDS, KINDS, SLOTS
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
+from distributary.pipeline.live_demand import LiveDemand
 from distributary.pipeline.metrics import StreamMetrics
 from distributary.pipeline.rates import publication_digest, rates_for, rates_from
 from distributary.pipeline.stream import StreamHooks, StreamJob, rate_span, stream
 from distributary.pipeline.watching import list_arrivals
 from distributary.planning import Request
+from tests.in_process import call_main
 from tests.pipeline.test_rates import judged
 
 from .stream_process import SMALL_SLICES, small_job
@@ -820,11 +824,65 @@ def test_a_folder_that_is_not_there_is_refused(spark: SparkSession, tmp_path: Pa
         stream(spark, small_job(tmp_path))
 
 
-def test_interest_beyond_the_limit_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_interest_beyond_the_limit_is_refused_and_ended_pairs_count(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     (tmp_path / "publications").mkdir()
-    write(tmp_path / "subscriptions" / "0.csv", [subscription(START, "ann", "f")], START)
-    with pytest.raises(InputError, match=r"1 pairs of interest take about .*`pipeline run`"):
-        stream(spark, small_job(tmp_path, driver_limit=100))
+    ended = [subscription(START, f"r{n}", f"f{n}", "unsubscribe") for n in range(50)]
+    rows = [subscription(START, "ann", "f"), *ended]
+    write(tmp_path / "subscriptions" / "0.csv", rows, START)
+    with pytest.raises(
+        InputError,
+        match=r"1 pairs of interest and 50 that ended take about .*--driver-limit.*`pipeline run`",
+    ):
+        stream(spark, small_job(tmp_path, driver_limit=1_000))
+
+
+def test_names_and_pairs_that_are_gone_count_as_memory() -> None:
+    size = Request(groups=2, sessions=4).size
+    demand = LiveDemand()
+
+    def act(receiver: str, flow: str, time_: int, *, on: bool) -> None:
+        row = {"receiver": receiver, "flow": flow, "ts": time_, "on": on}
+        demand.apply(pa.Table.from_pylist([row]), None, 1.0, lambda rows: np.zeros(0, np.bool_))
+
+    act("ann", "f", 1, on=True)
+    least = stream_need(demand, size)
+    needs = []
+    for number in range(100):
+        act(f"r{number}", f"f{number}", 2, on=True)
+        act(f"r{number}", f"f{number}", 3, on=False)
+        needs.append(stream_need(demand, size))
+    assert (demand.pairs, demand.ended_pairs) == (1, 100)
+    assert needs == sorted(needs)
+    assert needs[-1] - least >= 100 * (30 + 2 * 150)
+
+
+class _Asked(StreamJob):
+    """A job that ends the command that asks for it."""
+
+    def __post_init__(self) -> None:
+        raise ValueError(f"limit {self.driver_limit}, base {self.base}")
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "said"),
+    [
+        ((), 2, f"limit {4 * 2**30}, base None"),
+        (("--driver-limit", "6GiB", "--base", "file:///b"), 2, f"limit {6 * 2**30}, base /b"),
+        (("--base", "s3a://b/plan"), 1, "error: s3a://b/plan: the base of a stream is looked at"),
+    ],
+)
+def test_the_command_takes_a_limit_and_a_base_on_a_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], status: int, said: str
+) -> None:
+    monkeypatch.setattr(stream_module, "StreamJob", _Asked)
+    words = ("--subscriptions", "s", "--publications", "p", "--groups", "2", "--out", "out", *more)
+    found, _, told = call_main(("distributary", "pipeline", "stream", *words), tmp_path)
+    assert found == status
+    assert said in " ".join(told.replace("\u2502", " ").split())
+    assert status == 2 or told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 # --- Kafka ---------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ from distributary.cli.options import (
     LIMITS,
     OUTPUT,
     SEARCH,
+    SPARK,
     ProgressFile,
     SparkOptions,
     duration_option,
@@ -28,7 +28,7 @@ from distributary.cli.options import (
     share_option,
 )
 from distributary.cli.planner_options import PlannerOptions
-from distributary.cli.quantities import Seconds, Share
+from distributary.cli.quantities import ByteCount, Seconds, Share
 from distributary.cli.stages import Shown, View, call_on_spark, print_address
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class LogFolders(ShapeOptions):
     base: Annotated[
         str | None,
         option(
-            "Plan folder to go on from whenever the plan in it changes; looked at before each "
-            "batch.",
+            "Plan folder, on a disk, to go on from whenever the plan in it changes; looked at "
+            "before each batch.",
             INPUT,
             metavar="PATH",
         ),
@@ -94,6 +94,21 @@ class FollowingOptions(PlannerOptions):
     ] = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverOptions(SparkOptions):
+    """Where Spark runs, and the memory that the driver plans with."""
+
+    driver_limit: Annotated[
+        ByteCount,
+        option(
+            "Memory to plan with on the driver; larger interest ends the stream.",
+            SPARK,
+            parser=ByteCount,
+            metavar="SIZE",
+        ),
+    ] = ByteCount("4GiB")
+
+
 @takes_groups
 def pipeline_stream(
     logs: LogFolders,
@@ -106,7 +121,7 @@ def pipeline_stream(
             metavar="PATH",
         ),
     ],
-    spark: SparkOptions,
+    spark: DriverOptions,
     metrics: MetricsOptions,
     as_document: Annotated[
         bool, option("Print one JSON object per line for each batch.", OUTPUT, "--json")
@@ -118,10 +133,11 @@ def pipeline_stream(
     Stop it with Ctrl-C or kill it; started again with the same --out, it continues where it was,
     and no row is lost or counted twice.
     """
-    from distributary.pipeline.places import resolve_stream_folder
+    from distributary.pipeline.places import resolve_base_folder, resolve_stream_folder
     from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 
     folder = resolve_stream_folder(out)
+    base = None if logs.base is None else resolve_base_folder(logs.base)
     with reject_bad_values():
         job = StreamJob(
             out=folder,
@@ -135,7 +151,8 @@ def pipeline_stream(
             drift=float(planner.drift),
             max_moves=planner.max_moves,
             until_idle=logs.until_idle,
-            base=None if logs.base is None else Path(logs.base),
+            driver_limit=int(spark.driver_limit),
+            base=base,
         )
     printer = _BatchPrinter(as_document)
 

@@ -53,7 +53,7 @@ from distributary.pipeline.job import StreamJob, driver_need
 from distributary.pipeline.kept_state import BatchRows, KeptState
 from distributary.pipeline.kept_tables import ACTIONS, IDS, SLOTS
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState, PlannedAt
-from distributary.pipeline.live_demand import DemandChange
+from distributary.pipeline.live_demand import DemandChange, LiveDemand
 from distributary.pipeline.rates import publication_digest
 from distributary.pipeline.sources import report_read_faults
 from distributary.pipeline.steps import say
@@ -61,11 +61,13 @@ from distributary.pipeline.times import to_time
 from distributary.pipeline.warming import PlannerWarmUp
 from distributary.pipeline.watching import Arrivals, list_arrivals
 from distributary.pipeline.writing import count_rows, write_arrow
+from distributary.planning import Size
 
-__all__ = ["BatchSteps", "StreamHooks"]
+__all__ = ["BatchSteps", "StreamHooks", "stream_need"]
 
 AHEAD = timedelta(days=1)
 _BYTES_PER_TALLY = 4  # of a running plan
+_BYTES_PER_ENDED_PAIR, _BYTES_PER_NAME = 30, 150
 _BROADCAST = 32 * 2**20
 
 
@@ -313,16 +315,15 @@ class BatchSteps:
 
     def _check_size(self) -> None:
         """Refuse interest that takes more memory than the driver may use to plan."""
-        request, limit = self._job.request, self._job.driver_limit
-        demand = self._kept.demand
-        sizes = request.size.most_sessions, request.size.groups
-        need = driver_need(demand.pairs, demand.n_receivers, *sizes)
-        need += _BYTES_PER_TALLY * demand.n_receivers * sum(sizes)
+        need, limit = stream_need(self._kept.demand, self._job.request.size), self._job.driver_limit
         if need > limit:
+            pairs, ended = self._kept.demand.pairs, self._kept.demand.ended_pairs
+            gone = f" and {ended:,} that ended" if ended else ""
             raise InputError(
-                f"{demand.pairs:,} pairs of interest take about {need / 2**30:.1f} GiB to plan, "
+                f"{pairs:,} pairs of interest{gone} take about {need / 2**30:.1f} GiB to plan, "
                 f"more than the {limit / 2**30:.1f} GiB that a stream may use",
-                remedy="plan with `pipeline run`, which can do it on executors",
+                remedy="raise --driver-limit, or plan with `pipeline run`, which can do it on "
+                "executors",
             )
 
     def _write_quarantine(self, logs: Sequence[Log], counts: RowCounts, folder: Path) -> None:
@@ -339,6 +340,19 @@ class BatchSteps:
     def _say(self, step: str) -> None:
         say(self._spark, step)
         self._hooks.step(step)
+
+
+def stream_need(demand: LiveDemand, size: Size) -> int:
+    """An estimate of the bytes that a stream takes to plan.
+
+    It counts the pairs that ended and all names ever seen as well: their memory stays, because a
+    pair's last action must be known, even if it ended the pair.
+    """
+    sizes = size.most_sessions, size.groups
+    need = driver_need(demand.pairs, demand.n_receivers, *sizes)
+    need += _BYTES_PER_TALLY * len(demand.receivers) * sum(sizes)
+    need += _BYTES_PER_ENDED_PAIR * demand.ended_pairs
+    return need + _BYTES_PER_NAME * (len(demand.receivers) + len(demand.flows))
 
 
 def _mark_late(log: Log, watermark: datetime | None) -> Log:

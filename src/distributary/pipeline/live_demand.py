@@ -127,6 +127,11 @@ class LiveDemand:
         return DemandChange(*pairs, flows, counts, seconds)
 
     @property
+    def ended_pairs(self) -> int:
+        """How many pairs are known that are not wanted now."""
+        return len(self._stamps) - self.pairs
+
+    @property
     def n_receivers(self) -> int:
         """How many receivers want something."""
         return self._degree.positive

@@ -16,7 +16,14 @@ from distributary.files.faults import input_fault, output_fault, summarize_error
 from distributary.pipeline.stores import Place, copy_to_local, path_on_disk, resolve_place
 from distributary.pipeline.versions import Pointers, unreadable_fault
 
-__all__ = ["PlanFolder", "find_plan_in", "open_plan", "resolve_output", "resolve_stream_folder"]
+__all__ = [
+    "PlanFolder",
+    "find_plan_in",
+    "open_plan",
+    "resolve_base_folder",
+    "resolve_output",
+    "resolve_stream_folder",
+]
 
 _RIGHTS = "check the credentials that Spark has for it (--conf), and their rights"
 _REMEDY = "check the URI, and that Spark has what this file system needs (--conf)"
@@ -53,6 +60,18 @@ def resolve_stream_folder(path: str) -> Path:
             "a stream keeps its state on a disk, with locks and renames, which this is not",
             "name a folder on a disk that outlasts this machine and copy its plans from there, "
             "or start `pipeline run` at intervals, which can write here",
+        )
+    return found
+
+
+def resolve_base_folder(path: str) -> Path:
+    """The folder of a stream's base, by its path or `file:` URI; others are refused."""
+    found = path_on_disk(path)
+    if found is None:
+        raise input_fault(
+            path,
+            "the base of a stream is looked at before each batch, on a disk, which this is not",
+            remedy="copy the plan to a disk whenever it changes, and name the copy with --base",
         )
     return found
 
