@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from itertools import groupby, pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from distributary.papers.adler.fig2 import AGREEMENTS, INDEPENDENT_RATIOS
 from distributary.papers.adler.fig3 import GROUPS
-from distributary.papers.adler.fig4 import INDEPENDENT
+from distributary.papers.adler.fig4 import INDEPENDENT, _explain_axis
 from distributary.papers.figure import Cell
 from tests.papers.cases import by_column, quick, verdicts
+
+RECORDED = Path(__file__).parents[2] / "docs/papers"
 
 
 def overheads(setting: str, algorithm: str) -> list[float]:
@@ -94,6 +98,17 @@ def test_fig4_groups_are_a_tenth_of_the_flows() -> None:
 
     sizes = {size: {row["groups"] for row in of_size} for size, of_size in groupby(rows, flows)}
     assert sizes == {50: {5}, 100: {10}, 150: {15}, 200: {20}}
+
+
+def test_fig4_says_which_verdict_rests_on_where_its_axis_begins() -> None:
+    calm = {name: np.array([3.2, 3.3, 3.2]) for name in ("FBM", "UBM", "RAN", "RSE", "RRE")}
+    beaten = calm | {"UBM": np.array([2.9, 3.0, 2.8])}
+    rests = _explain_axis({50: beaten, 100: calm})
+    assert "from 50 flows the claim that FBM is the best does not hold: the verdict rests" in rests
+    assert rests in (RECORDED / "adler-fig4.md").read_text(encoding="utf-8")
+    for everywhere, verdict in ((calm, "holds"), (beaten, "does not hold")):
+        said = _explain_axis({50: everywhere, 100: everywhere})
+        assert said.endswith(f"the claim that FBM is the best {verdict}.")
 
 
 def test_fig2_ours_is_never_below_the_proven_optimum() -> None:
