@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from distributary.control.requests import (
     Changes,
@@ -41,11 +42,24 @@ def test_the_plan_is_shown_by_groups_with_rates_members_and_addresses() -> None:
     first, second = view.groups
     assert (first.group, first.address, first.flows, first.rate) == (0, "239.0.0.0", 3, 7.0)
     assert (first.members, first.most_members, first.most_rate) == (3, None, None)
-    assert first.sessions == [SessionView(0, 2, 3.0, 2), SessionView(1, 1, 4.0, 1)]
+    assert first.sessions == [
+        SessionView(0, 2, 3.0, 2, ["f", "g"]),
+        SessionView(1, 1, 4.0, 1, ["h"]),
+    ]
     assert (second.group, second.members, second.rate) == (1, 1, 8.0)
     system.order(SetLimits("[groups]\nmembers = 5\nrate = 100\n", "ann"))
     (first, _) = system.ask(PlanRequest()).groups
     assert (first.most_members, first.most_rate) == (5, 100.0)
+
+
+def test_a_session_names_its_first_flows(monkeypatch: pytest.MonkeyPatch) -> None:
+    flows = {f"f{number:03}" for number in range(70)}
+    system = make_system(SETTINGS, {"ann": frozenset(flows)}, dict.fromkeys(flows, 0), (0,), {})
+    (session,) = system.ask(PlanRequest()).groups[0].sessions
+    assert (session.flows, session.names) == (70, sorted(flows)[:50])
+    monkeypatch.setattr("distributary.control.views._ALL_NAMED", 7)  # of so many in all sessions
+    (session,) = system.ask(PlanRequest()).groups[0].sessions
+    assert (session.flows, session.names) == (70, sorted(flows)[:7])
 
 
 def test_the_plan_shows_who_wants_what_now() -> None:
@@ -108,6 +122,20 @@ def test_the_changes_are_told_newest_first() -> None:
     assert [entry.version for entry in changes] == [2, 1]
     assert changes == system.store.audit[::-1]
     assert system.ask(Changes(1)) == changes[:1]
+
+
+def test_a_version_that_moved_flows_tells_which_and_from_where() -> None:
+    system = make_desks()
+    system.propose(GOOD_PLAN)
+    system.floor.want("metals", frozenset({"AU", "AG", "PT"}), system.now)
+    system.run(2)
+    placed, planned, first = system.ask(Changes())
+    assert (placed.kind, placed.moved, first.moved) == ("placed", [], [])
+    assert planned.moves == len(planned.moved) == 2
+    groups = {move.flow: (move.from_group, move.to_group) for move in planned.moved}
+    assert sorted(groups) in (["AG", "EUR"], ["AU", "GBP"], ["AU", "EUR"], ["AG", "GBP"])
+    assert sorted(groups.values()) == [(0, 1), (1, 0)]
+    assert sorted(move.receivers for move in planned.moved) == [1, 2]
 
 
 def test_the_status_tells_version_waste_and_members() -> None:

@@ -19,12 +19,13 @@ from distributary.control.messages import (
     Restored,
     SetBase,
 )
+from distributary.control.move_list import list_moves
 from distributary.control.moving import pick_moves
 from distributary.control.placement import PlacedFlows, Placement, Places
 from distributary.control.plan_codec import name_plan
 from distributary.control.receivers import NOTHING
 from distributary.control.settings import ControlSettings
-from distributary.control.status import Kind, Waste
+from distributary.control.status import FlowMove, Kind, Waste
 from distributary.control.terms import PlanTerms, most_moves, read_terms, replan
 from distributary.control.versions import KeptVersions
 from distributary.errors import InfeasibleError
@@ -35,6 +36,7 @@ __all__ = ["Candidate", "PlanKeeper", "is_plain", "name_flows"]
 _NO_CHANGES = PairChanges((), ())
 _CHECK_EVERY, _TRY_EVERY = 5.0, 30.0  # seconds
 _KEPT_TIMES = 1_000  # of versions
+_LISTED = 20  # moves of a version
 _MOST_ATTEMPTS = 3  # to place some of the flows if no plan has a place for all
 
 
@@ -284,7 +286,9 @@ class PlanKeeper:
 
         The places come with the numbers that sessions have now, as far as they are the same.
         """
-        before = self.places
+        return self._compare(places, self.places)
+
+    def _compare(self, places: Places, before: Places) -> tuple[Places, list[str]]:
         aligned = align_places(places, before, self.terms.size.most_sessions)
         tries = [(each, find_moved(each, before)) for each in (places, aligned)]
         return min(tries, key=lambda found: len(found[1]))
@@ -361,16 +365,25 @@ class PlanKeeper:
         assert demand is not None
         plan, version = self._placement.write_plan(demand), self.version + 1
         predicted = self.waste(now)
+        moved = self._list_moves(plan) if moves else []
         self.plan = plan
         self.decision = Decision(version, name_plan(plan), kind, by, why, now, moves, predicted)
         self._began[version] = now
         self._began.pop(version - _KEPT_TIMES, None)
         dropped = self.versions.add(self.decision, plan)
         actions: list[ControlAction] = [Decide(self.decision, plan)]
-        actions += [self._write_in_force(), SetBase(plan)]
+        actions += [self._write_in_force(moved), SetBase(plan)]
         return [*actions, *map(DropPlan, dropped)]
 
-    def _write_in_force(self) -> Audit:
+    def _list_moves(self, plan: Plan) -> list[FlowMove]:
+        """The first flows that move when a plan replaces the one in force."""
+        if self.plan is None:
+            return []
+        before = Places.of(self.plan)
+        after, moved = self._compare(Places.of(plan), before)
+        return list_moves(moved, before, after, self._interest, _LISTED)
+
+    def _write_in_force(self, moved: Sequence[FlowMove] = ()) -> Audit:
         """The entry of the decision in force."""
         now = self.decision
         assert now is not None
@@ -384,6 +397,7 @@ class PlanKeeper:
             predicted=now.predicted,
             kind=now.kind,
             plan=now.plan,
+            moved=[*moved],
         )
 
     def catch_up(self) -> list[ControlAction]:

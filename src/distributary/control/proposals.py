@@ -19,10 +19,11 @@ from distributary.control.messages import (
     Proposed,
     Restored,
 )
+from distributary.control.move_list import list_moves
 from distributary.control.placement import Places
 from distributary.control.plan_codec import name_plan
 from distributary.control.plan_keeper import Candidate, PlanKeeper, is_plain
-from distributary.control.status import FlowMove, ProposalStatus, Waste
+from distributary.control.status import ProposalStatus, Waste
 from distributary.errors import InfeasibleError
 from distributary.model import Plan
 
@@ -194,28 +195,16 @@ class Proposals:
         before, waste = self._keeper.places, self._keeper.waste(now)
         after, moved = self._keeper.find_moved(Places.of(candidate.plan))
         touched = {name for flow in moved for name in self._interest.receivers_of(flow)}
-        moved.sort(key=lambda flow: (-len(self._interest.receivers_of(flow)), flow))
         return ProposalStatus(
             number=proposal.number,
             at=proposal.at,
             saves_per_hour=3600 * (dropped(waste) - dropped(candidate.waste)),
             moves=candidate.moves,
             receivers_touched=len(touched),
-            moved=[self._describe_move(flow, before, after) for flow in moved[:_SHOWN]],
+            moved=list_moves(moved, before, after, self._interest, _SHOWN),
             before=waste,
             after=candidate.waste,
             touched=sorted(touched)[:_SHOWN],
-        )
-
-    def _describe_move(self, flow: str, before: Places, after: Places) -> FlowMove:
-        come, go = before.place_of(flow), after.place_of(flow)
-        return FlowMove(
-            flow=flow,
-            from_session=None if come is None else come[0],
-            from_group=None if come is None else come[1],
-            to_session=None if go is None else go[0],
-            to_group=None if go is None else go[1],
-            receivers=len(self._interest.receivers_of(flow)),
         )
 
 

@@ -202,6 +202,7 @@ class AuditEntry(msgspec.Struct, frozen=True):
     lost: int | None = None  # messages that receivers reported as missing while it took over
     kind: Kind | None = None  # of the version of an entry "in force" or "judged"
     plan: str = ""  # the name of the plan's object in the store, of an entry "in force"
+    moved: list[FlowMove] = []  # of `moves`, the first ones
 
 
 class SessionView(msgspec.Struct, frozen=True):
@@ -211,6 +212,7 @@ class SessionView(msgspec.Struct, frozen=True):
     flows: int
     rate: float
     subscribers: int
+    names: list[str] = []  # of flows, the first ones
 
 
 class GroupView(msgspec.Struct, frozen=True):

@@ -16,13 +16,15 @@ from distributary.control.status import FlowPath, GroupView, PlanView, ReceiverV
 __all__ = ["Views"]
 
 _FEW = 200  # flows of a receiver
+_NAMED, _LEAST_NAMED = 50, 5  # flows of a session
+_ALL_NAMED = 10_000  # of all sessions, unless each has only the least
 
 
 @dataclass(slots=True)
 class _Load:
     """What a session or a group carries, and to whom."""
 
-    flows: int
+    flows: list[str]
     rate: float
     members: set[str]
 
@@ -53,7 +55,10 @@ class Views:
         for session, flows in sorted(flows_of.items()):
             group = int(places.session_group[session])
             sessions.setdefault(group, []).append((session, self._add_up(flows, now)))
-        groups = [self._describe_group(group, found) for group, found in sorted(sessions.items())]
+        most = min(_NAMED, max(_LEAST_NAMED, _ALL_NAMED // max(1, len(flows_of))))
+        groups = [
+            self._describe_group(group, found, most) for group, found in sorted(sessions.items())
+        ]
         return PlanView(self._keeper.version, groups)
 
     def describe_flow(self, flow: str, now: float) -> FlowPath | Refusal:
@@ -101,14 +106,15 @@ class Views:
         return subscribed, joined | subscribed
 
     def _add_up(self, flows: Iterable[str], now: float) -> _Load:
-        load = _Load(0, 0.0, set())
-        for flow in flows:
-            load.flows += 1
+        load = _Load(sorted(flows), 0.0, set())
+        for flow in load.flows:
             load.rate += self._counts.rate_of(flow, now)
             load.members.update(self._interest.receivers_of(flow))
         return load
 
-    def _describe_group(self, group: int, sessions: list[tuple[int, _Load]]) -> GroupView:
+    def _describe_group(
+        self, group: int, sessions: list[tuple[int, _Load]], most_named: int
+    ) -> GroupView:
         limits = self._keeper.terms.constraints.limits
         members: set[str] = set()
         for _, load in sessions:
@@ -117,13 +123,19 @@ class Views:
         return GroupView(
             group=group,
             address=self._addresses(group),
-            flows=sum(load.flows for _, load in sessions),
+            flows=sum(len(load.flows) for _, load in sessions),
             rate=sum(load.rate for _, load in sessions),
             members=len(members),
             most_members=min((each for each in most if each is not None), default=None),
             most_rate=limits.group_rate,
             sessions=[
-                SessionView(session, load.flows, load.rate, len(load.members))
+                SessionView(
+                    session,
+                    len(load.flows),
+                    load.rate,
+                    len(load.members),
+                    load.flows[:most_named],
+                )
                 for session, load in sessions
             ],
         )
