@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from distributary.control.history import dropped
+from distributary.control.messages import PlanFetched
 from distributary.control.requests import Pin, Rollback, SetMode
 from distributary.control.status import AuditEntry
-from tests.control.desks import BAD, BAD_DROPPED, GOOD, GOOD_PLAN, GROUPS, WANTS, make_desks
-from tests.control.plans import make_plan, read_places
+from tests.control.desks import (
+    BAD,
+    BAD_DROPPED,
+    GOOD,
+    GOOD_PLAN,
+    GROUPS,
+    SETTINGS,
+    WANTS,
+    make_desks,
+)
+from tests.control.plans import make_plan, make_system, read_places
 from tests.control.system import System
 from tests.control.test_proposals import meet
 
@@ -217,18 +228,137 @@ def test_a_version_that_nobody_can_judge_is_given_up_with_the_reason() -> None:
     assert system.force.version == 2
 
 
-def test_a_version_that_another_one_replaced_is_not_measured_but_its_losses_are_told() -> None:
-    system = make_desks()
-    system.propose(HALF_PLAN)
-    system.floor.receivers["fx"].missing = 3
-    system.run(5)
-    system.propose(GOOD_PLAN, version=2)
-    entry = judged(system)
-    assert (entry.version, entry.measured, entry.lost) == (2, None, 3)
-    assert entry.why == "not measured: version 3 replaced it too soon"
+# --- versions that follow each other faster than one is judged ------------------------------------
+
+MIXED_WANTS = {
+    "a": frozenset(f"a{at}" for at in range(8)),
+    "b": frozenset(f"b{at}" for at in range(8)),
+}
+SORTED = {flow: int(name == "b") for name, flows in MIXED_WANTS.items() for flow in flows}
+MIXED = {**dict.fromkeys(SORTED, 0), "b7": 1}  # each other flow of b saves a 10 messages a second
+SORTED_PLAN = make_plan(MIXED_WANTS, SORTED, GROUPS)
+
+
+def make_mixed() -> System:
+    """One flow may move at a time, and seven have to."""
+    settings = msgspec.structs.replace(SETTINGS, max_moves=1)
+    return make_system(settings, MIXED_WANTS, MIXED, GROUPS, dict.fromkeys(MIXED, 10.0))
+
+
+def drift(system: System, seconds: int) -> None:
+    """Propose a better plan at every trigger of the stream."""
+    for _ in range(seconds // 5):
+        system.propose(SORTED_PLAN)
+        system.run(5)
+
+
+def test_planned_versions_that_come_meanwhile_are_judged_together_right_after() -> None:
+    system = make_mixed()
+    began = system.now
+    drift(system, 35)
+    assert system.force.version == 8  # none has waited
+    entries = system.entries("judged")
+    assert [entry.version for entry in entries] == [2, 4]
+    assert all(entry.measured is not None for entry in entries)
+    assert entries[1].why.startswith("versions 3 to 4 together: 2 receivers dropped")
+    assert entries[1].at <= began + 35
+    system.run(2 * JUDGED_AFTER)
+    assert [entry.version for entry in system.entries("judged")] == [2, 4, 7, 8]
+
+
+def test_what_turns_out_worse_under_drift_is_rolled_back_with_all_that_followed() -> None:
+    system = make_mixed()
+    system.propose(SORTED_PLAN)
+    system.floor.receivers["a"].besides = 2_000.0
+    drift(system, 20)
+    rolled = next(e for e in system.entries("in force") if e.kind == "rolled back")
+    assert rolled.who == "control"
+    assert rolled.why.startswith("back to version 1: under 2, 2 receivers dropped")
+    assert meet(read_places(system.plan)) == meet(MIXED)
+    first, later = sorted(system.entries("judged"), key=lambda entry: entry.version or 0)
+    assert (first.version, first.kind) == (2, "planned")
+    assert later.why == f"not measured: version {rolled.version} replaced it too soon"
+    assert system.status.proposal is not None  # they wait from now on
+
+
+def test_versions_judged_together_are_rolled_back_to_the_last_that_kept_its_promise() -> None:
+    system = make_mixed()
+    drift(system, 20)
+    assert judged(system).version == 2
+    kept = read_places(system.store.accepted[0].plan)
+    system.floor.receivers["a"].besides = 2_000.0
+    drift(system, 15)
+    rolled = next(e for e in system.entries("in force") if e.kind == "rolled back")
+    assert rolled.why.startswith("back to version 2: under 3 to 4, 2 receivers dropped")
+    assert meet(read_places(system.plan)) == meet(kept)
+
+
+def test_a_successor_judges_planned_versions_together() -> None:
+    system = make_mixed()
+    drift(system, 10)
+    system.floor.receivers["a"].besides = 2_000.0
+    system.serve("two")
     system.run(JUDGED_AFTER)
     assert judged(system).version == 3
+    assert system.force.why.startswith("back to version 1: under 2 to 3, 2 receivers dropped")
+    assert meet(read_places(system.plan)) == meet(MIXED)
+
+
+def test_the_version_to_go_back_to_is_kept_however_many_follow() -> None:
+    """Flows are placed all the time, and the version before the unjudged one only placed some."""
+    system = make_desks(keep_versions=2)
+    system.floor.want("new", frozenset({"N"}), system.now)
+    system.run(2)
+    system.propose(HALF_PLAN)
+    system.floor.receivers["fx"].besides = 200.0
+    system.run(5)
+    system.propose(GOOD_PLAN)
+    for number in range(6):
+        system.floor.want("new", frozenset({"N", f"N{number}"}), system.now)
+        system.run(1)
+    system.run(JUDGED_AFTER - 11)
+    assert system.force.why.startswith("back to version 2: under 3, ")
+    assert not system.entries("kept")
+
+
+def test_an_order_ends_the_judgement_of_planned_versions_and_their_losses_are_told() -> None:
+    system = make_mixed()
+    system.propose(SORTED_PLAN)
+    system.floor.receivers["a"].missing = 3
+    system.run(5)
+    system.propose(SORTED_PLAN)
+    system.run(2)
+    system.order(Rollback(2, "ann"))
+    entry = judged(system)
+    assert (entry.version, entry.measured, entry.lost) == (3, None, 3)
+    assert entry.why == "not measured: version 4 replaced it too soon"
+    system.run(JUDGED_AFTER)
+    assert judged(system).version == 4
     assert judged(system).measured is not None
+
+
+def test_no_proposal_comes_into_force_while_a_plan_to_go_back_to_is_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    system = make_desks()
+    system.propose(HALF_PLAN)
+    system.floor.receivers["fx"].besides = 200.0
+    service, fetched = system.serve("two"), []
+    take = service._take
+    monkeypatch.setattr(
+        service,
+        "_take",
+        lambda message: (
+            fetched.append(message) if isinstance(message, PlanFetched) else take(message)
+        ),
+    )
+    system.run(JUDGED_AFTER)
+    system.propose(GOOD_PLAN)
+    assert system.force.version == 2
+    take(fetched.pop())
+    system.run(1)
+    assert (system.force.version, system.force.kind) == (3, "rolled back")
+    assert system.status.proposal is not None
 
 
 def test_flows_that_are_placed_meanwhile_do_not_disturb_the_judgement() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from distributary.control.audit import BY_CONTROL, AuditLog
 from distributary.control.counts import FlowCounts
 from distributary.control.holding import ProposalPause
@@ -10,7 +12,7 @@ from distributary.control.messages import Audit, ControlAction, FetchPlan, Propo
 from distributary.control.placement import Places
 from distributary.control.plan_keeper import Candidate, PlanKeeper
 from distributary.control.proposals import Proposals, say_saving
-from distributary.control.status import Kind
+from distributary.control.status import AuditEntry, Kind
 from distributary.control.versions import MOVING
 from distributary.errors import InfeasibleError
 from distributary.model import Plan
@@ -75,6 +77,8 @@ class Deciding:
         return [*actions, audit, *self._proposals.drop()]
 
     def _may_decide(self, now: float) -> bool:
+        if self._worse is not None:
+            return False  # what turned out worse is about to be rolled back
         return self._keeper.settings.mode == "auto" and now >= self._pause.until()
 
     def _decide_proposal(
@@ -110,25 +114,29 @@ class Deciding:
         return self.decide(candidate, "rolled back", by, f"back to version {version}: {why}", now)
 
     def resume(self, now: float) -> list[ControlAction]:
-        """Go on judging the version that another service put in force and nobody has judged."""
-        version = self._find_unjudged()
-        if version is not None:
-            self._judge.resume(version, self._audit.find_last("judged"), now)
+        """Go on judging the versions that another service put in force and nobody has judged."""
+        unjudged = self._list_unjudged()
+        if unjudged:
+            first, last = unjudged[0], unjudged[-1]
+            judged = self._audit.find_last("judged")
+            self._judge.resume(first.version or 0, last.version or 0, last.kind, judged, now)
         return self._proposals.restore(now)
 
-    def _find_unjudged(self) -> int | None:
-        judged = {e.version for e in self._audit.entries if e.what == "judged"}
+    def _list_unjudged(self) -> list[AuditEntry]:
+        """The entries of the versions to judge: planned ones together, or another one alone."""
+        judged = max((e.version or 0 for e in self._audit.entries if e.what == "judged"), default=0)
         moving = [
-            entry.version
+            entry
             for entry in self._audit.entries
-            if entry.what == "in force" and entry.kind in MOVING
+            if entry.what == "in force" and entry.kind in MOVING and (entry.version or 0) > judged
         ]
-        return None if not moving or moving[-1] in judged else moving[-1]
+        planned = itertools.takewhile(lambda entry: entry.kind == "planned", reversed(moving))
+        return [*planned][::-1] or moving[-1:]
 
     # --- judging ----------------------------------------------------------------------------------
 
     def judge(self, now: float) -> list[ControlAction]:
-        """Judge the last version that moved flows, and roll it back if it is worse."""
+        """Judge the last versions that moved flows, and roll them back if they are worse."""
         found = self._judge.tick(self._counts, now)
         if found is None:
             return []
@@ -142,7 +150,7 @@ class Deciding:
     def take_fetched(self, name: str, plan: Plan | None, now: float) -> list[ControlAction]:
         """Roll a version back whose predecessor had to be fetched."""
         found = self._worse
-        if found is None or self._keeper.versions.name_of(found.version - 1) != name:
+        if found is None or self._keeper.versions.name_of(found.first - 1) != name:
             return []
         self._worse = None
         if plan is None:
@@ -150,7 +158,7 @@ class Deciding:
         return self._go_back(found, plan, now)
 
     def _roll_back_worse(self, found: Judgement, now: float) -> list[ControlAction]:
-        before = found.version - 1
+        before = found.first - 1
         name = self._keeper.versions.name_of(before)
         if name is None:
             return self._stay(found, "the one before it is not kept", now)
@@ -162,8 +170,8 @@ class Deciding:
 
     def _go_back(self, found: Judgement, plan: Plan, now: float) -> list[ControlAction]:
         """Decide before it is written down: a successor judges again what has no entry."""
-        actions, before = self._keeper.place(now), found.version - 1
-        why = f"under {found.version}, {found.say()}"
+        actions, before = self._keeper.place(now), found.first - 1
+        why = f"under {found.versions}, {found.say()}"
         try:
             back = self.roll_back(before, plan, BY_CONTROL, why, now)
         except InfeasibleError as error:
@@ -179,12 +187,14 @@ class Deciding:
         return [judged, kept]
 
     def _write_judged(self, found: Judgement, now: float) -> Audit:
+        self._keeper.versions.note_judged(found.version)
         entry = self._audit.find_version(found.version)
+        together = "" if found.first == found.version else f"versions {found.versions} together: "
         return self._audit.write(
             now,
             BY_CONTROL,
             "judged",
-            found.say(),
+            together + found.say(),
             version=found.version,
             predicted=found.predicted,
             measured=found.measured,
@@ -193,6 +203,7 @@ class Deciding:
         )
 
     def _write_unjudged(self, found: Unjudged, now: float) -> Audit:
+        self._keeper.versions.note_judged(found.version)
         entry = self._audit.find_version(found.version)
         return self._audit.write(
             now,

@@ -14,6 +14,10 @@ is placed meanwhile, does not speak against a plan. Four things besides:
   factor, too, the measurement may exceed the prediction.
 
 While a publisher cannot be heard, its messages are in no count: then a new window begins.
+
+Under drift, planned versions follow each other faster than one can be judged. Those that come while
+one is judged are judged together, right after it. So each is measured for a whole window, by which
+the plans of all are compared with what they promised, and no proposal waits for a judgement.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from distributary.control.prediction import predict_seconds
 from distributary.control.receivers import add_wastes
 from distributary.control.roster import Roster
 from distributary.control.settings import ControlSettings
-from distributary.control.status import AuditEntry, Waste
+from distributary.control.status import AuditEntry, Kind, Waste
 from distributary.model import FloatArray, Plan
 
 __all__ = ["Judge", "Judgement", "Unjudged"]
@@ -44,8 +48,12 @@ _MOST_WINDOWS = 12
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a version was predicted to waste, what it does, and whether that is too much."""
+    """What versions were predicted to waste, what they do, and whether that is too much.
 
+    They are those from `first` to `version` that moved flows: mostly a single one.
+    """
+
+    first: int
     version: int
     predicted: Waste
     measured: Waste
@@ -53,6 +61,13 @@ class Judgement:
     lost: int
     is_worse: bool
     receivers: int
+
+    @property
+    def versions(self) -> str:
+        """The versions in words."""
+        return (
+            str(self.version) if self.first == self.version else f"{self.first} to {self.version}"
+        )
 
     def say(self) -> str:
         """The judgement in a sentence."""
@@ -65,7 +80,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """A version that could not be judged: why, and what was lost meanwhile."""
+    """The last of the versions that could not be judged: why, and what was lost meanwhile."""
 
     version: int
     why: str
@@ -80,9 +95,11 @@ class _Phase(Enum):
 
 @dataclass(slots=True)
 class _Case:
-    """The version that is judged; times are when its present window begins and ends."""
+    """The versions that are judged; times are when their present window begins and ends."""
 
-    version: int
+    first: int
+    version: int  # the last one
+    kind: Kind
     lost_before: int
     bias: float
     begins: float
@@ -99,41 +116,61 @@ class _Case:
         return math.floor(self.begins), max(1, round(self.ends - self.begins))
 
 
+@dataclass(slots=True)
+class _Later:
+    """The planned versions that came since a case began, which are judged after it."""
+
+    first: int
+    version: int
+    bias: float
+
+
 class Judge:
-    """Follows the last version that moved flows until it is judged."""
+    """Follows versions that moved flows until they are judged."""
 
     def __init__(self, settings: ControlSettings, roster: Roster, history: TrafficHistory) -> None:
         self._settings, self._roster, self._history = settings, roster, history
         self._case: _Case | None = None
+        self._later: _Later | None = None
         self._plans: list[tuple[float, Plan]] = []  # since when each is in force
 
-    @property
-    def version(self) -> int | None:
-        """The version that is not judged yet."""
-        return None if self._case is None else self._case.version
-
     def follow(self, decision: Decision, now: float) -> Unjudged | None:
-        """Judge a version that has come into force; returns the one before if it was not judged."""
-        before = self.give_up(f"version {decision.version} replaced it too soon")
-        measured, predicted, _ = self._history.average(now - self._settings.judge_over, now)
-        bias = self._find_bias(measured, predicted)
-        self._begin(decision.version, self._roster.lost, bias, now)
+        """Judge a version that has come into force, at once or after the case under way.
+
+        Only planned versions are judged together. Another one ends the case: returns what was not
+        judged then.
+        """
+        version, case = decision.version, self._case
+        if case is not None and case.kind == decision.kind == "planned":
+            if self._later is None:
+                self._later = _Later(version, version, self._find_bias_now(now))
+            self._later.version = version
+            return None
+        before = self.give_up(f"version {version} replaced it too soon")
+        lost = self._roster.lost
+        self._begin(version, version, decision.kind, lost, self._find_bias_now(now), now)
         return before
 
-    def resume(self, version: int, last: AuditEntry | None, now: float) -> None:
-        """Judge a version that another service put in force; all losses heard of are its own."""
+    def resume(
+        self, first: int, version: int, kind: Kind, last: AuditEntry | None, now: float
+    ) -> None:
+        """Judge versions that another service put in force; all losses heard of are their own.
+
+        `last` is the last judgement.
+        """
         bias = 1.0
         if last is not None and last.measured is not None and last.predicted is not None:
             bias = self._find_bias(last.measured, last.predicted)
-        self._begin(version, 0, bias, now)
+        self._begin(first, version, kind, 0, bias, now)
 
     def give_up(self, why: str) -> Unjudged | None:
         """Stop judging."""
-        if self._case is None:
+        case, later = self._case, self._later
+        self._case = self._later = None
+        if case is None:
             return None
-        found = Unjudged(self._case.version, why, self._roster.lost - self._case.lost_before)
-        self._case = None
-        return found
+        version = case.version if later is None else later.version
+        return Unjudged(version, why, self._roster.lost - case.lost_before)
 
     def note_plan(self, plan: Plan, now: float) -> None:
         """Note a plan that came into force, whether it moved flows or not."""
@@ -161,16 +198,29 @@ class Judge:
             return None
         trouble = self._find_trouble(case, counts)
         if not trouble:
-            self._case = None
+            self._go_on(now)
             return self._judge(case, counts)
         self.disturb(trouble, now)
         case.windows += 1
-        return None if case.windows < _MOST_WINDOWS else self.give_up(trouble)
+        if case.windows < _MOST_WINDOWS:
+            return None
+        self._go_on(now)
+        return Unjudged(case.version, trouble, self._roster.lost - case.lost_before)
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _begin(self, version: int, lost: int, bias: float, now: float) -> None:
-        self._case = _Case(version, lost, bias, now + self._settings.judge_after)
+    def _begin(
+        self, first: int, version: int, kind: Kind, lost: int, bias: float, now: float
+    ) -> None:
+        begins = now + self._settings.judge_after
+        self._case, self._later = _Case(first, version, kind, lost, bias, begins), None
+
+    def _go_on(self, now: float) -> None:
+        """End the case; what came since is the next one."""
+        later, self._case = self._later, None
+        if later is not None:
+            lost = self._roster.lost
+            self._begin(later.first, later.version, "planned", lost, later.bias, now)
 
     def _open_later(self, case: _Case, now: float) -> None:
         case.begins, case.ends = now + self._settings.judge_after, math.inf
@@ -222,6 +272,7 @@ class Judge:
         measured = add_wastes(case.measured.values())
         allowed = dropped(predicted) * case.bias * (1 + settings.tolerance) + settings.slack
         return Judgement(
+            case.first,
             case.version,
             predicted,
             measured,
@@ -255,6 +306,11 @@ class Judge:
             for number, ((begins, _), end) in enumerate(zip(self._plans, ends, strict=True))
             if (number == 0 or begins < second + 1 + _SHIFT) and end > second - _SHIFT
         ]
+
+    def _find_bias_now(self, now: float) -> float:
+        """By what factor more was measured than predicted, before a version that comes now."""
+        measured, predicted, _ = self._history.average(now - self._settings.judge_over, now)
+        return self._find_bias(measured, predicted)
 
     def _find_bias(self, measured: Waste, predicted: Waste) -> float:
         least = max(dropped(predicted), self._settings.slack)

@@ -24,7 +24,8 @@ class ControlSettings(msgspec.Struct, frozen=True):
 
     A version that was planned is judged `judge_after` seconds after it took over, by what receivers
     measured in `judge_over` seconds; it is rolled back if that is more than `tolerance` above what
-    was predicted, and `slack` messages per second besides.
+    was predicted, and `slack` messages per second besides. Those that come meanwhile are judged
+    together after it.
     """
 
     groups: int
