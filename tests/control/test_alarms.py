@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -146,6 +147,26 @@ def test_reports_that_are_missing_and_messages_without_a_count_are_alarms_for_a_
     assert alarm.says.startswith("7 messages of publisher 'feed' are in no rate")
     system.run(60)
     assert not alarms(system)
+
+
+@pytest.mark.parametrize(
+    ("after", "messages"), [(-100_000, 5), (100_000, 5), (1 << 40, 5), (0, 1 << 41)]
+)
+def test_counts_of_no_sensible_second_or_number_are_in_no_rate(after: int, messages: int) -> None:
+    """What a service writes for its stream, and what a successor reads again, stays sensible."""
+    system = make_desks()
+    system.floor.edits["feed"] = lambda report: replace(report, counts=((after, 0, messages),))
+    system.run(1)
+    began = int(system.now)
+    system.floor.edits.clear()
+    system.run(2)
+    (alarm,) = system.alarms("messages uncounted")
+    assert alarm.says.startswith(f"{messages:,} messages of publisher 'feed' are in no rate")
+    counts = system.serving.stream.counts
+    assert max(second for second, _ in counts) <= system.now
+    assert min(second for second, _ in counts) >= began - 60
+    assert max(counts.values()) <= 40
+    msgspec.json.encode(system.status)
 
 
 def test_a_name_that_somebody_else_asks_for_is_an_alarm_for_a_minute() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from distributary.control.reporting import (
     ReceiverFigures,
     ReceiverReporter,
 )
-from distributary.control.reports import NAMES_EVERY, PublisherReport
+from distributary.control.reports import NAMES_EVERY, PublisherReport, ReceiverReport
 from distributary.control.tally import FlowTally, TallyLimits
 
 TIGHT = TallyLimits(flows=6, kept=12, seconds=5, counts=3, name_bytes=8, longest_name=6)
@@ -195,6 +196,23 @@ def test_what_receivers_report_adds_up(totals: list[tuple[int, bool]]) -> None:
         assert reporter.kept == delivered - heard
     assert heard == delivered
     assert seconds <= at
+
+
+@pytest.mark.parametrize("wrong", [-1, (1 << 40) + 1, 1 << 63])
+def test_reports_with_numbers_out_of_bounds_cannot_be_read(wrong: int) -> None:
+    published = PublisherReport("i", 0, ("a",), 1_000, ((0, 0, 5),), 1, 0, 1.0, 0.0)
+    received = ReceiverReport("i", 0, 1.0, 5, 0, 0, 1, 0, 0, 0, (), 0.0)
+    for report in (published, received):
+        encoded = msgspec.msgpack.encode(report)
+        assert msgspec.msgpack.decode(encoded, type=type(report)) == report
+        for name, value in msgspec.structs.asdict(report).items():
+            if isinstance(value, int):
+                bad = msgspec.msgpack.encode(msgspec.structs.replace(report, **{name: wrong}))
+                with pytest.raises(msgspec.ValidationError):
+                    msgspec.msgpack.decode(bad, type=type(report))
+    counts = msgspec.structs.replace(published, counts=((0, 0, wrong),))
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(counts), type=PublisherReport)
 
 
 def test_a_publisher_reports_how_full_its_packets_are_and_what_it_costs() -> None:

@@ -179,8 +179,9 @@ class Alarming:
             yield Cause(
                 "messages uncounted",
                 name,
-                f"{publisher.uncounted:,} messages of publisher {name!r} are in no rate, since it "
-                "has too many flows; give some of them to another publisher",
+                f"{publisher.uncounted:,} messages of publisher {name!r} are in no rate: it has "
+                "too many flows, or its clock is off by more than a day; give some flows to "
+                "another publisher, or set the clock",
             )
 
     def _look_at_version(self, publisher: Publisher, now: float) -> Iterator[Cause]:

@@ -14,7 +14,8 @@ __all__ = ["Publisher"]
 
 _RATE_OVER = 5.0  # seconds
 _MOST_UNNAMED = 100_000  # counts of flows whose names have not come yet
-_MOST_MESSAGES = 1 << 40  # of a flow in a second: more is no count
+_MOST_MESSAGES = 1 << 40  # that a report counts
+_DAY = 86_400.0  # seconds that a count may be old, or its clock ahead
 
 
 @dataclass(slots=True)
@@ -48,15 +49,13 @@ class Publisher(Member):
         self.last = report
         self.take_claims(report.claims, report.claimed_by, now, is_news=is_known)
         self.unplanned += report.unplanned
-        if report.uncounted:
-            self.uncounted += report.uncounted
-            self.uncounted_at = now
         self._names.update(enumerate(report.names, report.first_name))
         self._recent.append((now, sum(messages for _, _, messages in report.counts)))
         self._drop_old(now)
-        for after, flow, messages in report.counts:
-            if 0 < messages <= _MOST_MESSAGES:
-                self._unnamed.append((report.first_second + after, flow, messages))
+        uncounted = report.uncounted + self._take_counts(report, now)
+        if uncounted:
+            self.uncounted += uncounted
+            self.uncounted_at = now
         return self._name_counts()
 
     @property
@@ -84,6 +83,18 @@ class Publisher(Member):
             plan_version=plan_version,
             behind=max(0, version - plan_version),
         )
+
+    def _take_counts(self, report: PublisherReport, now: float) -> int:
+        """Keep counts until their flows have names; returns the messages that cannot be counted."""
+        room, uncounted = _MOST_MESSAGES, 0
+        for after, flow, messages in report.counts:
+            second = report.first_second + after
+            if 0 < messages <= room and abs(second - now) <= _DAY:
+                room -= messages
+                self._unnamed.append((second, flow, messages))
+            else:
+                uncounted += messages
+        return uncounted
 
     def _drop_old(self, now: float) -> None:
         while self._recent and self._recent[0][0] <= now - _RATE_OVER:

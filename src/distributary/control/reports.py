@@ -1,9 +1,13 @@
 """What members write down about themselves, and what they report every second.
 
-All of it is MessagePack. Names in keys and subjects are escaped (`machines.nats.subjects`).
+All of it is MessagePack. Names in keys and subjects are escaped (`machines.nats.subjects`). Whole
+numbers are bounded, so that what a service adds up never overflows; a report with others cannot be
+read.
 """
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import msgspec
 
@@ -14,6 +18,8 @@ __all__ = [
     "PublisherReport",
     "ReceiverReport",
 ]
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
 NAMES_EVERY = 20  # reports, so that the last minute of them has all names
 
@@ -50,17 +56,17 @@ class PublisherReport(msgspec.Struct, frozen=True, array_like=True):
     """
 
     incarnation: str
-    number: int
+    number: Count
     names: tuple[str, ...]
-    first_second: int
-    counts: tuple[tuple[int, int, int], ...]
-    plan_version: int  # of control, that it publishes by
-    unplanned: int
+    first_second: Count
+    counts: tuple[tuple[Count, Count, Count], ...]
+    plan_version: Count  # of control, that it publishes by
+    unplanned: Count
     messages_per_packet: float
     cpu_share: float
-    first_name: int = 0
-    uncounted: int = 0
-    claims: int = 0
+    first_name: Count = 0
+    uncounted: Count = 0
+    claims: Count = 0
     claimed_by: str = ""
 
 
@@ -68,16 +74,16 @@ class ReceiverReport(msgspec.Struct, frozen=True, array_like=True):
     """What a receiver measured since its report before, in `seconds`."""
 
     incarnation: str
-    number: int
+    number: Count
     seconds: float
-    wanted: int  # messages delivered
-    dropped_packets: int  # by the first filter
-    dropped_messages: int  # by the second
-    groups: int
-    gaps: int  # the following counts are since its start
-    missing: int
-    repairs: int
+    wanted: Count  # messages delivered
+    dropped_packets: Count  # by the first filter
+    dropped_messages: Count  # by the second
+    groups: Count
+    gaps: Count  # the following counts are since its start
+    missing: Count
+    repairs: Count
     unserved: tuple[str, ...]  # the first few
     cpu_share: float
-    claims: int = 0  # as in `PublisherReport`
+    claims: Count = 0  # as in `PublisherReport`
     claimed_by: str = ""
