@@ -1029,4 +1029,6 @@ def test_ctrl_c_ends_a_stream_whole(
     assert (line["batch"], process.returncode) == (0, 130)
     assert "Traceback" not in errors
     with Ledger(tmp_path / "out").open() as ledger:
-        assert ledger.state.entry == {key: line[key] for key in line if key != "seconds"}
+        times = ("seconds", "planning_seconds")
+        assert ledger.state.entry == {key: line[key] for key in line if key not in times}
+        assert 0 < line["planning_seconds"] < line["seconds"]

@@ -85,6 +85,8 @@ def _show_stream(stream: StreamStatus) -> str:
     parts: list[str] = [stream.state]
     if stream.batch >= 0:
         took = "" if stream.batch_seconds is None else f" in {stream.batch_seconds:.1f} s"
+        if stream.planning_seconds is not None:
+            took += f" ({stream.planning_seconds:.1f} s of it planning)"
         parts.append(f"batch {stream.batch:,}{took}")
     if stream.drift is not None:
         parts.append(f"drift {stream.drift:+.1%}")

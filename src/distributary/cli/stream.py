@@ -196,15 +196,29 @@ class _BatchPrinter:
     def __init__(self, as_document: bool) -> None:
         self._as_document = as_document
         self._began = perf_counter()
+        self._planning_since: float | None = None
+        self._planning = 0.0  # seconds of this batch
 
     def note_step(self, name: str) -> None:
+        now = perf_counter()
         if name == "listing the files":
-            self._began = perf_counter()
+            self._began, self._planning, self._planning_since = now, 0.0, None
+        self._end_planning(now)
+        if name == "planning":
+            self._planning_since = now
+
+    def _end_planning(self, now: float) -> None:
+        if self._planning_since is not None:
+            self._planning += now - self._planning_since
+            self._planning_since = None
 
     def print_batch(self, entry: Mapping[str, Any]) -> None:
-        seconds = perf_counter() - self._began
+        now = perf_counter()
+        self._end_planning(now)
+        seconds = now - self._began
         if self._as_document:
-            print(json.dumps({**entry, "seconds": round(seconds, 3)}), flush=True)
+            times = {"seconds": round(seconds, 3), "planning_seconds": round(self._planning, 3)}
+            print(json.dumps({**entry, **times}), flush=True)
             return
         results.print(_batch_line(entry, seconds), markup=False)
 

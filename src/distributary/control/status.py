@@ -126,6 +126,7 @@ class StreamStatus(msgspec.Struct, frozen=True):
     batch: int = -1
     batch_at: float | None = None
     batch_seconds: float | None = None
+    planning_seconds: float | None = None  # of these
     behind_rows: int = 0
     behind_s: float = 0.0
     rows: dict[str, int] = {}  # read, by log

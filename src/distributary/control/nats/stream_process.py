@@ -73,7 +73,7 @@ class StreamProcess:
         self._status = StreamStatus(state)
         self._history = StreamHistory(files.out)
         self._files_read, self._version = 0, 0
-        self._seconds: dict[int, float] = {}  # that each batch took
+        self._seconds: dict[int, tuple[float, float | None]] = {}  # of a batch, and planning
         self._looked = asyncio.Event()
         self._again = asyncio.Event()
         self._errors: deque[str] = deque(maxlen=_LINES)
@@ -180,7 +180,8 @@ class StreamProcess:
         async for line in _read_lines(process.stdout):
             with suppress(ValueError, KeyError, TypeError):
                 found = json.loads(line)
-                self._seconds = {int(found["batch"]): float(found["seconds"])}
+                times = float(found["seconds"]), found.get("planning_seconds")
+                self._seconds = {int(found["batch"]): times}
                 self._looked.set()
 
     async def _read_errors(self, process: asyncio.subprocess.Process, told: asyncio.Event) -> None:
@@ -217,12 +218,14 @@ class StreamProcess:
         self._files_read += sum(int(entry["files"]) for entry in entries)
         self._files.note_read(self._files_read)
         rows, reasons = await asyncio.to_thread(self._history.read_counts)
+        seconds, planning = self._seconds.get(last["batch"], (None, None))
         state: StreamState = "external" if self._choice.mode == "external" else "running"
         self._note(
             state=state,
             batch=last["batch"],
             batch_at=time.time(),
-            batch_seconds=self._seconds.get(last["batch"]),
+            batch_seconds=seconds,
+            planning_seconds=planning,
             rows=rows or self._status.rows,
             quarantined=reasons,
             drift=last.get("drift"),
