@@ -9,11 +9,9 @@ import nats.errors
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.js import JetStreamContext
 
 from distributary.machines.nats import NatsOptions, connect_to_server
 from distributary.machines.nats.connection import NatsConnection
-from distributary.machines.nats.jetstream import find_jetstream
 
 
 async def cancel_with_answer(request: Any, answer: asyncio.Future[Any]) -> asyncio.Task[Any]:
@@ -86,35 +84,3 @@ def test_a_time_out_around_a_request_is_no_cancellation(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Client, "request", wait)
     asyncio.run(work())
-
-
-@pytest.mark.parametrize(("late", "is_found"), [(0, True), (3, True), (4, False)])
-def test_a_server_that_is_suspended_is_not_taken_for_one_without_jetstream(
-    late: int, is_found: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def work() -> None:
-        found = await find_jetstream(NatsConnection())
-        assert (found is not None) is is_found
-
-    async def answer(js: JetStreamContext) -> None:
-        asked.append(js)
-        if len(asked) <= late:
-            raise nats.errors.TimeoutError
-
-    asked: list[JetStreamContext] = []
-    monkeypatch.setattr(JetStreamContext, "account_info", answer)
-    asyncio.run(work())
-
-
-def test_a_server_that_says_no_has_no_jetstream(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        assert await find_jetstream(NatsConnection()) is None
-
-    async def answer(js: JetStreamContext) -> None:
-        asked.append(js)
-        raise nats.errors.NoRespondersError
-
-    asked: list[JetStreamContext] = []
-    monkeypatch.setattr(JetStreamContext, "account_info", answer)
-    asyncio.run(work())
-    assert len(asked) == 1

@@ -100,7 +100,7 @@ class ControlService:
                     raise self._make_away() from None
 
     async def _serve_in_turn(self) -> None:
-        js = await find_jetstream(self._nc)
+        js = await find_jetstream(self._nc, self.options.url)
         if js is None:
             raise NoJetStreamError(self.options.url)
         lease = self._lease = KeptLease(

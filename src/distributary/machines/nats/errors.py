@@ -3,6 +3,7 @@
     DistributaryError
     └── LiveError
         ├── ServerAwayError     no NATS server answers at an address
+        │   └── JetStreamAwayError  the server answers, but its JetStream does not
         ├── ServerRefusedError  the server rejects the credentials
         └── ServerStartError    the embedded server does not start
 
@@ -15,7 +16,13 @@ import re
 
 from distributary.errors import LiveError
 
-__all__ = ["ServerAwayError", "ServerRefusedError", "ServerStartError", "hide_secrets"]
+__all__ = [
+    "JetStreamAwayError",
+    "ServerAwayError",
+    "ServerRefusedError",
+    "ServerStartError",
+    "hide_secrets",
+]
 
 # Up to the last @, because a password may contain any character.
 _SECRET = re.compile(r"^((?:nats|tls|wss?|https?)://)?.*@", re.DOTALL)
@@ -34,6 +41,17 @@ class ServerAwayError(LiveError):
         self.reason = reason
         super().__init__(
             f"{self.url}: no NATS server answers ({reason}); start one, or check the address"
+        )
+
+
+class JetStreamAwayError(ServerAwayError):
+    """The server at `url` answers, but does not say whether it has JetStream."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(url, reason)
+        self.args = (
+            f"{self.url}: JetStream does not answer ({reason}); start all servers of the cluster, "
+            "or let these credentials publish to $JS.API.>",
         )
 
 

@@ -30,7 +30,7 @@ from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig
 from nats.js.kv import KeyValue
 
-from distributary.errors import LiveError
+from distributary.errors import LiveError, StateError
 from distributary.machines.nats.jetstream import AWAY, create_replicated
 
 __all__ = ["GIVES_UP", "LASTS", "KeptLease"]
@@ -86,10 +86,22 @@ class KeptLease:
     async def open(self) -> None:
         """Find the bucket, or create it."""
         try:
-            self._kv = await self._js.key_value(self._bucket)
+            self._kv = await self._find_or_create()
+        except AWAY:
+            raise
+        except nats.js.errors.APIError as error:
+            raise StateError(
+                f"JetStream, {self._bucket}",
+                f"it cannot be created ({error.description or error})",
+                "give JetStream more room, or these credentials more rights",
+            ) from error
+
+    async def _find_or_create(self) -> KeyValue:
+        try:
+            return await self._js.key_value(self._bucket)
         except nats.js.errors.NotFoundError:
             config = KeyValueConfig(self._bucket, "Which service serves.", history=1)
-            self._kv = await create_replicated(self._create, config, "replicas")
+            return await create_replicated(self._create, config, "replicas")
 
     async def _create(self, config: KeyValueConfig) -> KeyValue:
         return await self._js.create_key_value(config)

@@ -174,7 +174,7 @@ class TopicService:
                     on_error=self._on_error,
                 )
             )
-            js = await find_jetstream(self._nc)
+            js = await find_jetstream(self._nc, self.options.url)
             if js is not None:
                 await self._serve_in_turn(js, store)
             elif store is not None:
