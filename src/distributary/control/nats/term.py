@@ -42,6 +42,7 @@ from distributary.machines.real import Driver
 from distributary.machines.real.clock import make_clock
 from distributary.machines.real.driver import Answer
 from distributary.machines.real.log_lines import Log, LogLine
+from distributary.machines.real.tasks import own_tasks
 
 __all__ = ["Term"]
 
@@ -140,7 +141,9 @@ class Term:
 
     async def run(self) -> None:
         """Serve."""
-        settings = await self._restore()
+        async with own_tasks() as start:
+            start(self._keep_lease())  # reading a large plan takes seconds
+            settings = await self._restore()
         self._stream = StreamProcess(
             self._files,
             self._spark,
@@ -192,8 +195,11 @@ class Term:
         self._force = restored.decision
         network = settings.network
         groups = GroupAddresses(network.group_base, network.port, network.pairs, network.source)
-        self._machine = ControlMachine(
-            settings, restored, addresses=lambda group: groups.of(group_name(group))
+        self._machine = await asyncio.to_thread(
+            ControlMachine,
+            settings,
+            restored,
+            addresses=lambda group: groups.of(group_name(group)),
         )
         self._answers = Answering(
             self._layout, self._lease, self._put, lambda: self.latest, self._log
@@ -261,9 +267,9 @@ class Term:
         """Renew the lease; raises `ControlReplacedError` if another service has it."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING)
-            if self._lease.held:
+            if self._lease.held or self._driver is None:
                 await self._lease.announce(self._nc)
-            elif self._driver is not None:
+            else:
                 self._driver.call(lambda now: ())  # a turn begins with proving it
 
     async def _look_around(self, driver: Driver[_Message]) -> None:

@@ -175,7 +175,9 @@ class KeptLease:
         return _Holder(found.revision or 0, *_read(found.value))
 
     def _is_ours(self, found: _Holder) -> bool:
-        """Whether a dead process has it whose place we have locked since."""
+        """Whether we have it still, or a dead process whose place we have locked since."""
+        if found.service == self._name:
+            return True
         return bool(self._place) and found.place == self._place
 
     async def _write(self, last: int) -> bool:

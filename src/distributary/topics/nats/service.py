@@ -29,10 +29,11 @@ from nats.js import JetStreamContext
 from distributary.errors import LiveError
 from distributary.machines.actions import Action, Send
 from distributary.machines.nats.connection import MalformedMessageError
-from distributary.machines.nats.jetstream import find_jetstream
+from distributary.machines.nats.jetstream import AWAY, find_jetstream
 from distributary.machines.nats.lease import KeptLease
 from distributary.machines.nats.options import NatsOptions, connect_to_server
 from distributary.machines.real import Driver, Store
+from distributary.machines.real.tasks import own_tasks
 from distributary.topics import Policy, topic_channel
 from distributary.topics.advice import Adviser
 from distributary.topics.codec import (
@@ -69,6 +70,7 @@ from distributary.topics.survey import ChannelSurvey, survey
 __all__ = ["ServiceSettings", "TopicService"]
 
 _CLOSED = "the connection is closed for good"
+_AWAY = (*AWAY, nats.errors.ConnectionClosedError)
 _ANSWERS: Mapping[type, tuple[type, ...]] = {Create: (Created, NoTopic), Remove: (Removed,)}
 _PLACE = "place"  # the key of the store
 _BATCH = 512  # messages that share one write
@@ -112,6 +114,13 @@ class _Traffic:
     searches: int = 0  # for better clusters
     search_seconds: float = 0.0  # of processor time that the last one took
     since: float = field(default_factory=time.time)
+
+
+class _Former(NamedTuple):
+    """The state of a former version, and the store of the folder that has it."""
+
+    store: Store
+    kept: TopicStore
 
 
 class _Answer(NamedTuple):
@@ -192,7 +201,9 @@ class TopicService:
         kept = TopicStore(store, self.settings.policy)
         self.reports = kept.reports
         await self._claim.listen(self._nc)
-        await self._serve(kept)
+        async with own_tasks() as start:
+            start(self._keep_lease())
+            await self._serve(kept)
 
     async def _serve_in_turn(self, js: JetStreamContext, store: Store | None) -> None:
         """Stand by, serve with the state in JetStream, and stand by again when replaced."""
@@ -202,24 +213,57 @@ class TopicService:
             lambda: ServiceReplacedError(self.settings.prefix),
             place=_name_place(store),
         )
-        await lease.open()
-        while not self._stopping:
-            self.standing_by.set()
-            if not await lease.take(lambda: self._stopping, self._tell_holder):
-                return
-            try:
-                await self._serve(await self._open_log(js, store))
-            except ServiceReplacedError:
-                self._report("another service has taken over; this one stands by")
-            except StoppedError:
-                return  # what could not be stored is confirmed to nobody
-            finally:
-                await lease.give_back()
+        former = self._open_former(store)
+        try:
+            await lease.open()
+            while not self._stopping:
+                self.standing_by.set()
+                if not await lease.take(lambda: self._stopping, self._tell_holder):
+                    return
+                try:
+                    await self._serve_once(js, former)
+                finally:
+                    await lease.give_back()
+        except StoppedError:
+            return  # what could not be stored is confirmed to nobody
+        except _AWAY as error:
+            raise ServerAwayError(self.options.url, str(self._nc.last_error or error)) from error
+
+    async def _serve_once(self, js: JetStreamContext, former: _Former | None) -> None:
+        """Serve with the lease, until told to stop or until there is a reason to stand by."""
+        try:
+            async with own_tasks() as start:
+                start(self._keep_lease())
+                await self._serve(await self._open_log(js, former))
+        except ServiceReplacedError:
+            self._report("another service has taken over; this one stands by")
+        except (*_AWAY, ServerAwayError) as error:
+            self._check_open()
+            reason = str(error) or type(error).__name__
+            self._report(f"the server was away as this service began ({reason}); it stands by")
+            await asyncio.sleep(_HOUSEKEEPING)
 
     def _tell_holder(self, holder: str) -> None:
         self._report(f"standing by: {holder} serves {self.settings.prefix!r}")
 
-    async def _open_log(self, js: JetStreamContext, store: Store | None) -> StateLog:
+    async def _keep_lease(self) -> None:
+        """Renew the lease, also while the state is read; raises an error if another has it."""
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING)
+            # One that is lost while we serve is proven at the beginning of a turn.
+            if self._lease.held or self._driver is None:
+                await self._lease.announce(self._nc)
+
+    def _open_former(self, store: Store | None) -> _Former | None:
+        """Read the state that a former version kept in the folder, before there is a lease.
+
+        It takes seconds if it is large, in which a lease would not be renewed.
+        """
+        if store is None or not TopicStore.holds_state(store):
+            return None
+        return _Former(store, TopicStore(store, self.settings.policy))
+
+    async def _open_log(self, js: JetStreamContext, former: _Former | None) -> StateLog:
         log = StateLog(
             js,
             self.subjects,
@@ -229,13 +273,13 @@ class TopicService:
         )
         was_empty = await log.open()
         self.reports = log.reports
-        if store is not None and TopicStore.holds_state(store):
-            await self._move_state(store, log, was_empty)
+        if former is not None and TopicStore.holds_state(former.store):
+            await self._move_state(former, log, was_empty)
         return log
 
-    async def _move_state(self, store: Store, log: StateLog, was_empty: bool) -> None:
+    async def _move_state(self, former: _Former, log: StateLog, was_empty: bool) -> None:
         """Move the state of a former version from the folder into JetStream."""
-        kept = TopicStore(store, self.settings.policy)
+        store, kept = former
         self.reports += kept.reports
         if was_empty:
             await log.shorten(kept.state)
@@ -264,6 +308,8 @@ class TopicService:
             capacity=settings.queue,
             batch=_BATCH,
         )
+        if self._stopping:
+            self._driver.stop()
         try:
             async with self._driver, AsyncExitStack() as stack:
                 await self._begin(self._driver, stack)
@@ -281,7 +327,8 @@ class TopicService:
         try:
             await self._prove_lease()
             self.host.fit(nc.max_payload - AROUND)
-            driver.call(self.host.start)
+            # In a thread, because it takes seconds if there are many topics: the lease is renewed.
+            driver.call(lambda now: asyncio.to_thread(self.host.start, now))
             await driver.turn()
             for subject in (self.subjects.service, self.subjects.status):
                 heard = await nc.subscribe(subject, cb=driver.put)
@@ -402,7 +449,6 @@ class TopicService:
             if not self._lease.held:
                 call(lambda now: ())  # a turn begins with proving it
                 continue
-            await self._lease.announce(self._nc)
             if asleep:
                 call(self.host.excuse)
             else:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import nats.errors
@@ -32,17 +33,20 @@ from distributary.topics.records import UNUSABLE, HostState, is_record
 
 __all__ = ["StateLog", "StoppedError"]
 
+T = TypeVar("T")
+
 _LEAST = 1 << 24  # bytes in use that are never worth a shorter log
 _GROWTH = 4
 _HEADERS = 512  # bytes of a message for all but the piece
 _ATTEMPT = 2.0  # seconds for an answer of the server
 _PAUSE = 0.1  # seconds before another attempt
+_SLICE = 0.02  # seconds of work after which others have their turn
 _WRONG_SEQUENCE: Final = 10071
 _EXPECTED, _ID = "Nats-Expected-Last-Sequence", "Distributary-Write"
 
 
 class StoppedError(Exception):
-    """The service was told to stop while the server was away: the batch may not be stored."""
+    """The service was told to stop before the state was read, or a batch was surely stored."""
 
 
 class _Piece(msgspec.Struct, array_like=True, frozen=True):
@@ -88,7 +92,10 @@ class StateLog:
         self._size = self._base = 0  # bytes
 
     async def open(self) -> bool:
-        """Create the stream if there is none, or replay it; returns whether it was empty."""
+        """Create the stream if there is none, or replay it; returns whether it was empty.
+
+        Raises one of `AWAY` if the server leaves meanwhile.
+        """
         config = StreamConfig(
             name=self._stream,
             subjects=[self._subjects.state],
@@ -96,6 +103,14 @@ class StateLog:
             retention=RetentionPolicy.LIMITS,
             storage=StorageType.FILE,
         )
+        try:
+            return await self._open(config)
+        except AWAY:
+            raise
+        except nats.js.errors.APIError as error:
+            raise self._fault(error) from error
+
+    async def _open(self, config: StreamConfig) -> bool:
         info = await self._find_or_create(config)
         self._last = info.state.last_seq
         self._size = self._base = info.state.bytes
@@ -117,7 +132,7 @@ class StateLog:
         self.state = state or self.state
         first = self._last + 1
         self._size = 0
-        await self._append([*self.state.snapshot()], fresh=True)
+        await self._append([record async for record in _slice(self.state.snapshot())], fresh=True)
         self._base = self._size
         with suppress(*AWAY):  # then the next one does it
             await self._js.purge_stream(self._stream, seq=first)
@@ -184,7 +199,7 @@ class StateLog:
     def _fault(self, error: nats.js.errors.APIError) -> StateError:
         return StateError(
             f"the stream {self._stream}",
-            f"cannot be written ({error.description or error})",
+            f"cannot be used ({error.description or error})",
             "give JetStream more room, or restore the stream, and start the service again",
         )
 
@@ -192,16 +207,18 @@ class StateLog:
 
     async def _replay(self) -> None:
         unusable: list[Exception] = []
-        body = b""
+        body = bytearray()
         async for piece in self._read():
+            if self._stopping():
+                raise StoppedError
             body += piece.data
             if not piece.last:
                 continue
             if piece.fresh:
                 self.state = HostState()
                 unusable.clear()
-            unusable += self._replay_batch(_batches.decode(body))
-            body = b""
+            unusable += [error async for error in self._replay_batch(_batches.decode(body))]
+            body.clear()
         # Pieces without their end were never confirmed: what follows must not complete them.
         if unusable or body:
             await self.shorten()
@@ -212,8 +229,8 @@ class StateLog:
                 f"({first}); their changes are lost"
             )
 
-    def _replay_batch(self, records: Iterable[bytes]) -> Iterator[Exception]:
-        for data in records:
+    async def _replay_batch(self, records: Iterable[bytes]) -> AsyncIterator[Exception]:
+        async for data in _slice(records):
             try:
                 self.state.replay(data, self._policy)
             except UNUSABLE as error:
@@ -245,3 +262,13 @@ class StateLog:
         finally:
             with suppress(nats.errors.Error):
                 await found.unsubscribe()
+
+
+async def _slice(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield items, and let the other tasks run every few milliseconds: the lease is renewed."""
+    until = time.monotonic() + _SLICE
+    for item in items:
+        yield item
+        if time.monotonic() >= until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + _SLICE
