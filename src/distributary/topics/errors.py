@@ -139,7 +139,7 @@ class NotConfirmedError(LiveError):
         self.waited = waited
         super().__init__(
             f"an event on {topic!r} was not confirmed within {waited:g} s and may or may not have "
-            "been accepted; check that the server and the channel service are running"
+            "been accepted; check that the channel service and its server, or the peers, run"
         )
 
 

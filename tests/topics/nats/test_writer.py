@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from distributary.topics import topic_channel
+from distributary.topics.codec import NoTopic, Taken
+from distributary.topics.errors import ClientClosedError, NotConfirmedError, UnknownTopicError
 from distributary.topics.nats.packets import decode_joint_puts, decode_puts
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.nats.writer import TopicWriter
@@ -29,8 +34,8 @@ class Wire:
         self.some.set()
 
 
-def make_writer(wire: Any, linger: float) -> TopicWriter:
-    times = {"timeout": 60.0, "repeat_after": 60.0}
+def make_writer(wire: Any, linger: float = 0.0, timeout: float = 60.0) -> TopicWriter:
+    times = {"timeout": timeout, "repeat_after": 60.0}
     return TopicWriter(wire, SUBJECTS, "client/x", window=8, linger=linger, **times)
 
 
@@ -91,5 +96,68 @@ def test_many_events_of_a_topic_wait_for_no_others() -> None:
         await say(make_writer(wire, 1e9), wire, "b", *"aaaa")  # half the window
         ((_, data),) = wire.sent
         assert {topic: len(puts) for topic, puts in decode_joint_puts(data)[1]} == {"a": 4, "b": 1}
+
+    run(work())
+
+
+# --- more at once than may be in flight ----------------------------------------------------------
+
+
+async def publish_until_done(writer: TopicWriter, count: int, fail: Callable[[], Any]) -> list[Any]:
+    """Publish so many events at once, and let those in flight fail until none is left."""
+    tasks = [asyncio.create_task(writer.publish("t", b"%d" % n)) for n in range(count)]
+    while not all(task.done() for task in tasks):
+        for _ in range(50):  # much that can happen without an answer
+            await asyncio.sleep(0)
+        failed = fail()
+        if asyncio.iscoroutine(failed):
+            await failed
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_all_who_publish_to_an_unknown_topic_are_told() -> None:
+    async def work() -> None:
+        writer = make_writer(Wire())
+        found = await publish_until_done(writer, 1_000, lambda: writer.hear(NoTopic("t")))
+        assert {type(each) for each in found} == {UnknownTopicError}
+
+    run(work())
+
+
+def test_all_who_publish_to_a_service_that_is_away_are_told() -> None:
+    async def work() -> None:
+        writer = make_writer(Wire(), timeout=0.0)
+        found = await publish_until_done(writer, 1_000, writer.repeat)
+        assert {type(each) for each in found} == {NotConfirmedError}
+
+    run(work())
+
+
+def test_all_who_publish_as_the_client_is_closed_are_told() -> None:
+    async def work() -> None:
+        writer = make_writer(Wire())
+        found = await publish_until_done(writer, 1_000, writer.close)
+        assert {type(each) for each in found} == {ClientClosedError}
+        with pytest.raises(ClientClosedError):
+            await writer.publish("t", b"later")
+
+    run(work())
+
+
+def test_who_waited_while_a_stream_failed_goes_on_with_the_next_one_in_order() -> None:
+    async def work() -> None:
+        writer, failed = make_writer(Wire()), []
+
+        def answer() -> None:
+            outbox = writer._outbox("t")
+            if not failed:
+                failed.append(writer.hear(NoTopic("t")))
+            else:
+                writer.hear(Taken(outbox.stream, outbox._next - 1))
+
+        found = await publish_until_done(writer, 1_000, answer)
+        assert [type(each) for each in found] == [*[UnknownTopicError] * 8, *[type(None)] * 992]
+        sent = [put.payload for put in writer._unsent["t"]]
+        assert sent == [b"%d" % number for number in range(1_000)]
 
     run(work())

@@ -55,7 +55,8 @@ class ClientStatistics:
     channels: tuple[str, ...]
 
 
-# Not an ABC: calling it makes one of its subclasses, which type checkers refuse for abstract classes.
+# Not an ABC: calling it makes one of its subclasses, which type checkers refuse for abstract
+# classes.
 class TopicClient:
     """Publishes and subscribes to topics, whichever channels carry their events.
 

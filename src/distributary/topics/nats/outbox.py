@@ -33,9 +33,12 @@ class Outbox:
         self._waiting: deque[_Waiting] = deque()
         self._next = 1
 
-    async def room(self) -> None:
-        """Wait until another event may be in flight."""
+    async def room(self) -> bool:
+        """Wait until another event may be in flight; returns False if the stream has ended."""
         await self._room.acquire()
+        if self.failed:
+            self._room.release()  # wake the next who waits
+        return not self.failed
 
     def add(self, payload: bytes, now: float) -> tuple[Put, asyncio.Future[None]]:
         """Add an event, after `room`."""
@@ -73,6 +76,7 @@ class Outbox:
         self.failed = True
         while self._waiting:
             self._drop(error)
+        self._room.release()  # whoever waits wakes the next
 
     def _drop(self, error: Exception | None) -> None:
         confirmed = self._waiting.popleft().confirmed

@@ -54,6 +54,7 @@ class TopicWriter:
         self._some = asyncio.Event()  # there is something unsent
         self._enough = asyncio.Event()
         self._count = 0
+        self._is_closed = False
         self.published = 0
         self.repeated = 0
 
@@ -68,10 +69,8 @@ class TopicWriter:
         if len(payload) > most:
             raise PayloadTooLargeError(topic, len(payload), most)
         outbox = self._outbox(topic)
-        await outbox.room()
-        while outbox.failed:  # it failed while this waited
+        while not await outbox.room():  # it failed while this waited
             outbox = self._outbox(topic)
-            await outbox.room()
         put, confirmed = outbox.add(payload, time.monotonic())
         unsent = self._unsent.setdefault(topic, [])
         unsent.append(put)
@@ -140,11 +139,14 @@ class TopicWriter:
         await self._say(topic, puts)
 
     def close(self) -> None:
-        """Fail all unconfirmed events."""
+        """Fail all unconfirmed events, and what still waits to be sent."""
+        self._is_closed = True
         for outbox in [*self._outboxes.values()]:
             self._end(outbox, ClientClosedError())
 
     def _outbox(self, topic: str) -> Outbox:
+        if self._is_closed:
+            raise ClientClosedError
         if topic not in self._outboxes:
             self._count += 1
             outbox = Outbox(topic, self._count, self._window)
