@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from distributary.control.messages import (
@@ -55,6 +56,7 @@ class Store:
         self.listeners: list[Callable[[Any], None]] = []
         self._values: dict[str, tuple[int, Any]] = {}
         self._revision = 0
+        self.most_bytes = 1 << 20
 
     def read(self, key: str) -> Any:
         return self._values.get(key, (0, None))[1]
@@ -121,6 +123,7 @@ class StoreClient:
             proposal = None
         self._entries = len(store.audit)
         restored = Restored(decision, proposal, plans, tuple(store.audit), self._service)
+        restored = replace(restored, most_bytes=store.most_bytes)
         for key, value in ((FORCE, decision), (PROPOSAL, proposal)):
             if self._known[key]:
                 self._write(key, value)

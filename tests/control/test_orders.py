@@ -161,6 +161,19 @@ def test_a_pin_that_cannot_hold_is_refused_and_changes_nothing() -> None:
     assert system.status.pins == {}
 
 
+def test_pins_beyond_what_the_server_stores_in_one_value_are_refused() -> None:
+    system = make_desks()
+    system.store.most_bytes = 1_000
+    system.serve("two")
+    system.run(1)
+    system.order(Pin("f" * 300, 0, "ann"))
+    says = system.refuse(Pin("g" * 400, 0, "ann"))
+    assert "bytes, and the NATS server stores 1,000" in says
+    assert says.endswith("nothing was changed")
+    assert system.status.pins == {"f" * 300: 0}
+    system.order(SetLimits("[groups]\nmembers = 3\n", "ann"))
+
+
 def test_a_flow_that_nobody_wants_yet_goes_to_its_group_when_it_comes() -> None:
     system = make_desks()
     for group in (0, 1):

@@ -118,6 +118,7 @@ class Deciding:
         unjudged = self._list_unjudged()
         if unjudged:
             first, last = unjudged[0], unjudged[-1]
+            assert last.kind is not None
             judged = self._audit.find_last("judged")
             self._judge.resume(first.version or 0, last.version or 0, last.kind, judged, now)
         return self._proposals.restore(now)

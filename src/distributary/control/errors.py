@@ -12,7 +12,8 @@
         ├── PlanGoneError          a plan is not in the store, or damaged
         ├── ControlLostError       a member goes on without its control plane
         ├── CountsLostError        a publisher ended before its counts were stored
-        └── RecordTooLargeError    a member has too many flows for one message to the server
+        ├── RecordTooLargeError    a member has too many flows for one message to the server
+        └── SettingsTooLargeError  pins and limits take more than one message to the server
 
 Those of the server itself are in `machines.nats.errors`. Each message says what happened, with
 which value, and what to do next.
@@ -43,6 +44,7 @@ __all__ = [
     "ServerAwayError",
     "ServerRefusedError",
     "ServerStartError",
+    "SettingsTooLargeError",
 ]
 
 
@@ -169,4 +171,15 @@ class RecordTooLargeError(LiveError):
         super().__init__(
             f"the {flows:,} flows of {name!r} take {size:,} bytes, and the NATS server allows "
             f"{most:,}; raise its max_payload"
+        )
+
+
+class SettingsTooLargeError(LiveError):
+    """The settings under `prefix`, with all pins, take more than a message to the server may."""
+
+    def __init__(self, prefix: str, size: int, most: int) -> None:
+        self.prefix = prefix
+        super().__init__(
+            f"the settings of {prefix!r} with its pins and limits take {size:,} bytes, and the "
+            f"NATS server allows {most:,}; raise its max_payload, or pin fewer flows"
         )

@@ -95,7 +95,9 @@ class ControlMachine:
         judge = Judge(settings, self._roster, self._history)
         self._keeper, self._proposals, self._judge = keeper, proposals, judge
         self._deciding = Deciding(keeper, proposals, judge, self._audit, self._counts)
-        self._orders = Orders(keeper, self._deciding, proposals, self._audit, self._interest)
+        self._orders = Orders(
+            keeper, self._deciding, proposals, self._audit, self._interest, restored.most_bytes
+        )
         self._alarming = Alarming(self._roster, keeper, proposals, self._deciding, self._history)
         self._board = AlarmBoard()
         self._views = Views(keeper, self._interest, self._counts, self._roster, addresses)

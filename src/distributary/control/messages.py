@@ -197,7 +197,8 @@ class Restored:
     """What a service finds when it begins to serve; all of it may be empty.
 
     `plans` has the plans of the decision in force and of the pending proposal, by name of object.
-    `audit` is the last entries, oldest first. Interest and reports follow as messages.
+    `audit` is the last entries, oldest first. Interest and reports follow as messages. `most_bytes`
+    is how long settings may be, as JSON.
     """
 
     decision: Decision | None = None
@@ -205,6 +206,7 @@ class Restored:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     audit: tuple[AuditEntry, ...] = ()
     where: str = ""  # this service, in words
+    most_bytes: int = 1 << 20
 
 
 # --- out ------------------------------------------------------------------------------------------

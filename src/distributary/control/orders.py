@@ -62,9 +62,11 @@ class Orders:
         proposals: Proposals,
         audit: AuditLog,
         interest: LiveInterest,
+        most_bytes: int,
     ) -> None:
+        """Settings may have `most_bytes`, as JSON."""
         self._keeper, self._deciding, self._proposals = keeper, deciding, proposals
-        self._audit, self._interest = audit, interest
+        self._audit, self._interest, self._most_bytes = audit, interest, most_bytes
         self._waiting: list[tuple[int, Rollback, str]] = []  # for a plan to be fetched
 
     def carry_out(self, ticket: int, order: OperatorRequest, now: float) -> list[ControlAction]:
@@ -208,6 +210,13 @@ class Orders:
     def _change_terms(
         self, settings: ControlSettings, kind: Kind, by: str, what: str, says: str, now: float
     ) -> _Outcome:
+        size = len(msgspec.json.encode(settings))
+        if size > self._most_bytes:
+            raise _RefusedError(
+                f"all settings with pins and limits would take {size:,} bytes, and the NATS server "
+                f"stores {self._most_bytes:,}; unpin other flows, or raise its max_payload; "
+                f"{_UNCHANGED}"
+            )
         try:
             terms = read_terms(settings)
             candidate = self._keeper.fit_terms(terms, now)

@@ -18,6 +18,7 @@ from distributary.control.errors import (
     ControlRefusedError,
     KeptSettingsError,
     NoJetStreamError,
+    SettingsTooLargeError,
 )
 from distributary.control.machine import ControlMachine
 from distributary.control.messages import Ask
@@ -152,6 +153,27 @@ def test_what_operators_chose_is_kept_over_restarts(tmp_path: Path) -> None:
             assert sum("--pins does not count any more" in says for says in warned) == 1
             with pytest.raises(KeptSettingsError, match=r"flow 'f'.*as many groups as before"):
                 async with serving(server.options, tmp_path / "s", groups=2):
+                    pass
+
+    run(work())
+
+
+def test_what_is_too_long_for_the_server_is_refused_or_shortened(tmp_path: Path) -> None:
+    long = "\ufeff" * 3_000  # three bytes each, and seven in the text of an entry
+
+    async def work() -> None:
+        async with run_embedded_server(tmp_path, max_payload=10_000) as server:
+            options = server.options
+            async with serving(options, tmp_path / "s"), ControlClient(options) as client:
+                await client.set_limits("#" * 6_000)
+                with pytest.raises(ControlRefusedError, match=r"bytes, and the NATS server stores"):
+                    await client.pin("f" * 4_000, 2)
+                async with receiving(options, "r", long):
+                    await status_that(client, version_of)
+                entry = (await client.changes())[0]
+                assert (entry.what, entry.version) == ("in force", 1)
+            with pytest.raises(SettingsTooLargeError, match=r"raise its max_payload"):
+                async with serving(options, tmp_path / "t", prefix="other", limits="#" * 9_900):
                     pass
 
     run(work())

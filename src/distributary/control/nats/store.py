@@ -21,7 +21,11 @@ from nats.aio.client import Client
 from nats.js.api import DiscardPolicy, KeyValueConfig, RetentionPolicy, StorageType, StreamConfig
 from nats.js.kv import KeyValue
 
-from distributary.control.errors import ControlReplacedError, PlanGoneError
+from distributary.control.errors import (
+    ControlReplacedError,
+    PlanGoneError,
+    SettingsTooLargeError,
+)
 from distributary.control.messages import Decision, Proposal, Restored
 from distributary.control.nats.layout import FORCE, PROPOSAL, SETTINGS, Layout, MemberRole
 from distributary.control.nats.plan_store import PlanStore
@@ -35,6 +39,7 @@ from distributary.model import Plan
 __all__ = ["ControlStore", "StoppedError", "Trouble"]
 
 T = TypeVar("T")
+Told = TypeVar("Told", Decision, AuditEntry)
 # A trouble with what it is about, or its end (None).
 Trouble = Callable[[str, str, str | None], None]
 
@@ -45,6 +50,8 @@ _WRONG_SEQUENCE: Final = (10071, 10164)
 _EXPECTED = "Nats-Expected-Last-Sequence"
 _AUDIT_READ, _AUDIT_KEPT = 8_000, 100_000  # entries: at two a second, an hour is read
 _REPORTS_FOR, _REPORT_BYTES = 3600.0, 1 << 30
+_HEADERS = 512  # bytes of a message for all but its data
+_LONG_TEXT = 200  # characters, of what is too long for a message
 _KEPT_DECISIONS = 10  # earlier values of a key, should the last one be damaged
 
 DAMAGED, REFUSED = "damaged key", "server refuses to store"
@@ -145,7 +152,12 @@ class ControlStore:
         if decision is not None:
             await self._write(self._plan, FORCE, decision)  # whoever served before fails from here
         await self._write(self._plan, PROPOSAL, proposal)
-        return Restored(decision, proposal, plans, audit, where)
+        return Restored(decision, proposal, plans, audit, where, self._most_bytes)
+
+    @property
+    def _most_bytes(self) -> int:
+        """How long a value may be."""
+        return self._nc.max_payload - _HEADERS
 
     async def _read(self, bucket: KeyValue, key: str, kind: type[T]) -> T | None:
         """Read a key: the last value that is not damaged."""
@@ -190,7 +202,7 @@ class ControlStore:
         """Put a plan in force; raises `ControlReplacedError` if another service has decided."""
         if plan is not None:
             await self._retry(lambda: self.plans.put(decision.plan, plan))
-        await self._write(self._plan, FORCE, decision)
+        await self._write(self._plan, FORCE, self._shorten(decision))
 
     async def keep_proposal(self, proposal: Proposal | None, plan: Plan | None) -> None:
         """Keep a proposal for whoever serves next, or none."""
@@ -199,12 +211,15 @@ class ControlStore:
         await self._write(self._plan, PROPOSAL, proposal)
 
     async def write_settings(self, settings: ControlSettings) -> None:
-        """Keep the settings."""
+        """Keep the settings; raises `SettingsTooLargeError` if the server has no room for them."""
+        size = len(msgspec.json.encode(settings))
+        if size > self._most_bytes:
+            raise SettingsTooLargeError(self._layout.prefix, size, self._most_bytes)
         await self._write(self._settings, SETTINGS, settings)
 
     async def append(self, entry: AuditEntry) -> None:
         """Append to the log of changes, once."""
-        value = msgspec.json.encode(entry)
+        value = msgspec.json.encode(self._shorten(entry))
         headers = {_EXPECTED: str(self._last_entry)}
         subject = self._layout.audit_subject
         try:
@@ -213,6 +228,19 @@ class ControlStore:
             if _get_code(error) not in _WRONG_SEQUENCE or not await self._has_appended(value):
                 raise ControlReplacedError(self._layout.prefix) from error
         self._last_entry += 1
+
+    def _shorten(self, value: Told) -> Told:
+        """A decision or an entry as it can be stored: names of flows may be as long as messages."""
+        if len(msgspec.json.encode(value)) <= self._most_bytes:
+            return value
+        changes: dict[str, Any] = {
+            name: text[:_LONG_TEXT] + " …"
+            for name, text in msgspec.structs.asdict(value).items()
+            if isinstance(text, str) and len(text) > _LONG_TEXT
+        }
+        if isinstance(value, AuditEntry):
+            changes["moved"] = []
+        return msgspec.structs.replace(value, **changes)
 
     async def _has_appended(self, value: bytes) -> bool:
         """Whether an attempt whose answer was lost has succeeded."""
