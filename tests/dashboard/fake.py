@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -122,6 +122,7 @@ class FakeControl:
             stream=self._describe_stream(now),
             alarms=[] if self.empty else self._list_alarms(now),
             predicted=None if self.empty else self._predict(now),
+            kept=self._list_kept(),
         )
 
     async def history(self, after: float) -> list[HistoryPoint]:
@@ -202,7 +203,7 @@ class FakeControl:
         if version is None:
             version = self.versions[-2].version
         found = next((each for each in self.versions if each.version == version), None)
-        if found is None:
+        if found is None or version not in self._list_kept():
             raise ControlRefusedError(f"version {version} is not kept any more; choose a later one")
         return self._decide("rolled back", by, f"back to version {version}", 31, found.predicted)
 
@@ -228,10 +229,7 @@ class FakeControl:
     def propose(self) -> None:
         """Have a proposal that waits."""
         after = Waste(812.0, 96.0, 31.0)
-        moved = [
-            FlowMove(self._name_flow(i, 7 * i), i % 9, i % 4, (i + 3) % 9, (i + 1) % 4, 9 - i % 7)
-            for i in range(max(23, self._flows // 50))
-        ]
+        moved = self._list_moves(max(23, self._flows // 50))
         moved[1] = msgspec.structs.replace(moved[1], from_session=None, from_group=None)
         before = self.versions[-1].predicted or after
         self.proposal = ProposalStatus(
@@ -243,6 +241,7 @@ class FakeControl:
             moved=moved,
             before=before,
             after=after,
+            touched=sorted(self.names)[:9],
         )
 
     # --- pretending -------------------------------------------------------------------------------
@@ -262,6 +261,20 @@ class FakeControl:
             return f"{HOSTILE_NAMES[one % len(HOSTILE_NAMES)]}{other}"
         return f"EQ.{one:02}.{other:03}"
 
+    def _list_moves(self, count: int) -> list[FlowMove]:
+        return [
+            FlowMove(self._name_flow(i, 7 * i), i % 9, i % 4, (i + 3) % 9, (i + 1) % 4, 9 - i % 7)
+            for i in range(count)
+        ]
+
+    def _list_kept(self) -> list[int]:
+        """The last twenty versions before the one in force, and those that moved flows."""
+        return [
+            each.version
+            for each in self.versions[:-1]
+            if each.kind not in ("first", "placed") or each.version > len(self.versions) - 20
+        ]
+
     def _name_receivers(self, count: int) -> list[str]:
         if self.hostile:
             return list(HOSTILE_NAMES[:count])
@@ -271,17 +284,17 @@ class FakeControl:
     def _make_history(self) -> None:
         now = self._clock()
         steps: list[tuple[float, Kind, str, int, float]] = [
-            (3_500, "first", "the first plan of 214 flows", 214, 410.0),
+            (3_500, "first", "the first plan of 214 flows", 0, 410.0),
             (2_900, "planned", "saves 298,000 messages an hour", 37, 302.0),
-            (2_100, "placed", "energy-02 wants EQ.07.031", 1, 305.0),
+            (2_100, "placed", "energy-02 wants EQ.07.031", 0, 305.0),
             (1_500, "planned", "saves 266,400 messages an hour", 29, 231.0),
             (800, "planned", "saves 51,000 messages an hour", 12, 214.0),
             (740, "rolled back", "measured 398.2 against 214.0 predicted, limit 326.0", 12, 231.0),
-            (420, "placed", "fx-01 wants EQ.02.014", 1, 246.0),
+            (420, "placed", "fx-01 wants EQ.02.014", 0, 246.0),
         ]
         for older in range(self._more_versions, 0, -1):
             why = f"flow 'EQ.{older % 90:02}.014' came to be wanted"
-            steps.insert(0, (3_500 + 60 * older, "placed", why, 1, 400.0 + older % 17))
+            steps.insert(0, (3_500 + 60 * older, "placed", why, 0, 400.0 + older % 17))
         for back, kind, why, moves, dropped in steps:
             if self.hostile:
                 why = HOSTILE_NAMES[int(back) % len(HOSTILE_NAMES)]
@@ -315,7 +328,8 @@ class FakeControl:
                 predicted=predicted,
             )
         )
-        self._note(by, "in force", why, at, number, moves, predicted, kind=kind)
+        moved = self._list_moves(0 if kind == "first" else min(moves, 20))
+        self._note(by, "in force", why, at, number, moves, predicted, kind=kind, moved=moved)
         return Done(f"version {number} is in force", number)
 
     def _judge(self, measured: Waste, at: float) -> None:
@@ -347,12 +361,14 @@ class FakeControl:
         measured: Waste | None = None,
         lost: int | None = None,
         kind: Kind | None = None,
+        moved: Sequence[FlowMove] = (),
     ) -> None:
         at = self._clock() if at is None else at
         number = len(self.audit) + 1
-        self.audit.append(
-            AuditEntry(number, at, who, what, why, version, moves, predicted, measured, lost, kind)
+        entry = AuditEntry(
+            number, at, who, what, why, version, moves, predicted, measured, lost, kind
         )
+        self.audit.append(msgspec.structs.replace(entry, moved=[*moved]))
 
     def _version_at(self, at: float) -> VersionStatus:
         return next((each for each in reversed(self.versions) if each.at <= at), self.versions[0])
@@ -428,6 +444,7 @@ class FakeControl:
             batch=batch,
             batch_at=self._began + 5 * batch,
             batch_seconds=1.4 + 0.5 * math.sin(batch),
+            planning_seconds=0.4 + 0.2 * math.sin(batch),
             behind_rows=310 + 40 * (batch % 5),
             behind_s=3.1,
             rows={"subscriptions": 4_120 + batch, "publications": 1_284_401 + 590 * batch},
@@ -462,15 +479,7 @@ class FakeControl:
         return HOSTILE_NAMES[len(text) % len(HOSTILE_NAMES)] + text if self.hostile else text
 
     def _group(self, group: int, random: np.random.Generator) -> GroupView:
-        sessions = [
-            SessionView(
-                3 * group + i,
-                int(random.integers(1, 9)),
-                float(random.gamma(2.0, 40.0)),
-                int(random.integers(1, 10)),
-            )
-            for i in range(int(random.integers(1, 4)))
-        ]
+        sessions = [self._session(3 * group + i, random) for i in range(int(random.integers(1, 4)))]
         rate = sum(each.rate for each in sessions)
         return GroupView(
             group=group,
@@ -482,6 +491,11 @@ class FakeControl:
             most_rate=450.0 if group % 5 else None,
             sessions=sessions,
         )
+
+    def _session(self, session: int, random: np.random.Generator) -> SessionView:
+        flows, rate = int(random.integers(1, 9)), float(random.gamma(2.0, 40.0))
+        names = [self._name_flow(session, each) for each in range(min(flows, 6))]
+        return SessionView(session, flows, rate, int(random.integers(1, 10)), names)
 
 
 class FakeLook:

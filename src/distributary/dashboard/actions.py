@@ -82,13 +82,15 @@ class Actions:
         if not self._token:
             return refuse("these pages are read-only; start them with --token-file to act", 403)
         address = request.client.host if request.client else ""
-        wait = self._attempts.wait_s(address, time.monotonic())
-        if wait:
-            says = f"too many wrong tokens; try again in {wait:.0f} seconds"
-            return JSONResponse({"says": says}, 429, {"Retry-After": f"{wait + 1:.0f}"})
+        refusal = self._refuse_attempt(address)
+        if refusal is not None:
+            return refusal
         asked = await _read(request, _SignIn)
         if isinstance(asked, Response):
             return asked
+        refusal = self._refuse_attempt(address)  # others may have failed while this one was read
+        if refusal is not None:
+            return refusal
         name = " ".join(asked.name.split())
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
             return refuse(f"give a name of up to {LONGEST_NAME} characters, for the log", 400)
@@ -106,6 +108,14 @@ class Actions:
             secure=request.url.scheme == "https",
         )
         return answer
+
+    def _refuse_attempt(self, address: str) -> Response | None:
+        """Refuse whoever has shown too many wrong tokens lately."""
+        wait = self._attempts.wait_s(address, time.monotonic())
+        if not wait:
+            return None
+        says = f"too many wrong tokens; try again in {wait:.0f} seconds"
+        return JSONResponse({"says": says}, 429, {"Retry-After": f"{wait + 1:.0f}"})
 
     async def sign_out(self, request: Request) -> Response:
         """End the session."""

@@ -48,6 +48,7 @@ class BatchPoint(msgspec.Struct, frozen=True):
     batch: int
     at: float
     seconds: float | None
+    planning: float | None  # seconds of these
     drift: float | None
     excess: float | None
 
@@ -156,7 +157,14 @@ class Feed:
         if stream.batch >= 0 and stream.batch != known:
             at = self._clock() if stream.batch_at is None else stream.batch_at
             self.batches.append(
-                BatchPoint(stream.batch, at, stream.batch_seconds, stream.drift, stream.excess)
+                BatchPoint(
+                    stream.batch,
+                    at,
+                    stream.batch_seconds,
+                    stream.planning_seconds,
+                    stream.drift,
+                    stream.excess,
+                )
             )
 
 

@@ -61,6 +61,7 @@ class Glance(msgspec.Struct, frozen=True):
     alarms: list[Alarm]
     alarms_known: int
     predicted: Waste | None
+    kept: list[int]  # versions that can be rolled back to
 
 
 class ReceiverPage(msgspec.Struct, frozen=True):
@@ -98,6 +99,7 @@ def take_glance(status: ControlStatus) -> Glance:
         alarms=status.alarms[:_MOST_ALARMS],
         alarms_known=len(status.alarms),
         predicted=status.predicted,
+        kept=status.kept,
     )
 
 

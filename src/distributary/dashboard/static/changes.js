@@ -4,9 +4,10 @@
 import { find, keepChildren, make, nameOf, setClass, setText } from "./dom.js";
 import { ask } from "./feed.js";
 import { age, describeSaving, dropped, moment, number, plural, share } from "./format.js";
+import { describeFirst, makeMoves } from "./moves.js";
 import { act, onSession, session } from "./session.js";
 import { start } from "./shell.js";
-import { makeTable, refill } from "./tables.js";
+import { refill } from "./tables.js";
 import { showTiles } from "./tiles.js";
 import { averageByVersion, drawVersions, listVersions, showVersions } from "./versions.js";
 
@@ -55,17 +56,14 @@ const sumLost = () => entries.reduce((sum, entry) => sum + (entry.lost ?? 0), 0)
 
 // --- the proposal ---------------------------------------------------------------------------------
 
-let showMoved = null;
+let updateProposal = null; // what it saves may be other than when it was drawn
 
 function showProposal() {
   const { proposal } = control;
   const place = find("proposal");
   const signature = proposal ? `${proposal.number} ${session.can_sign_in} ${session.operator}` : `none ${control.mode}`;
-  refill(place, signature, () => (proposal ? drawProposal(proposal) : [make("p", { class: "empty" }, describeNone())]));
-  if (proposal) {
-    setText(find("proposal-age"), `made ${age(control.now - proposal.at)} ago`);
-    showMoved(proposal.moved);
-  }
+  refill(place, signature, () => (proposal ? [drawProposal(proposal.number)] : [make("p", { class: "empty" }, describeNone())]));
+  if (proposal) updateProposal(proposal);
 }
 
 const describeNone = () =>
@@ -73,43 +71,47 @@ const describeNone = () =>
     ? "Nothing waits: proposals take effect by themselves."
     : "Nothing waits. When demand has drifted so far that a new plan is worth it, it appears here.";
 
-function drawProposal(proposal) {
-  const { number: no, before, after } = proposal;
-  const [was, will] = [dropped(before), dropped(after)];
-  const moved = make("div");
-  const drawn = [
-    make(
-      "div",
-      { class: "card" },
-      make("h3", {}, `Proposal ${no} ${describeSaving(proposal)}`),
-      make("p", {}, `Receivers would throw away ${number(will)} messages per second instead of ${number(was)}: ${number(after.dropped_first)} instead of ${number(before.dropped_first)} at the first filter, ${number(after.dropped_second)} instead of ${number(before.dropped_second)} at the second. ${plural(proposal.moves, "flow")} would move; ${plural(proposal.receivers_touched, "receiver")} would notice. `, make("span", { id: "proposal-age", class: "note" })),
-      drawButtons(proposal),
-      make("details", {}, make("summary", {}, `What moves${proposal.moved.length < proposal.moves ? `: the first ${proposal.moved.length}` : ""}`), moved),
-    ),
-  ];
-  showMoved = makeTable(moved, {
-    label: "Flows that would move",
-    empty: "The list of moves is not known.",
-    keyOf: (row) => row.flow,
-    columns: [
-      { title: "flow", fill: (cell, row) => refill(cell, row.flow, () => [nameOf(row.flow)]) },
-      { title: "from", text: (row) => place(row.from_group, row.from_session) },
-      { title: "to", text: (row) => place(row.to_group, row.to_session) },
-      { title: "receivers", count: true, text: (row) => number(row.receivers) },
-    ],
-  });
-  return drawn;
+function drawProposal(no) {
+  const [title, text, made] = [make("h3"), make("span"), make("span", { class: "note" })];
+  const [moves, moved] = [make("summary"), make("div")];
+  const [notices, touched] = [make("summary"), make("ul", { class: "names" })];
+  const showMoved = makeMoves(moved, "Flows that would move");
+  updateProposal = (proposal) => {
+    setText(title, `Proposal ${no} ${describeSaving(proposal)}`);
+    setText(text, describeProposal(proposal));
+    setText(made, `made ${age(control.now - proposal.at)} ago`);
+    setText(moves, `What moves${describeFirst(proposal.moved, proposal.moves)}`);
+    showMoved(proposal.moved);
+    setText(notices, `Who would notice${describeFirst(proposal.touched, proposal.receivers_touched)}`);
+    keepChildren(touched, proposal.touched, (name) => name, drawReceiver);
+    notices.parentNode.hidden = proposal.touched.length === 0;
+  };
+  return make(
+    "div",
+    { class: "card" },
+    title,
+    make("p", {}, text, " ", made),
+    drawButtons(no),
+    make("details", {}, moves, moved),
+    make("details", {}, notices, touched),
+  );
 }
 
-const place = (group, ofGroup) => (group === null ? "no group" : `group ${group}, session ${ofGroup}`);
+function describeProposal({ before, after, moves, receivers_touched: touched }) {
+  const [was, will] = [dropped(before), dropped(after)];
+  return `Receivers would throw away ${number(will)} messages per second instead of ${number(was)}: ${number(after.dropped_first)} instead of ${number(before.dropped_first)} at the first filter, ${number(after.dropped_second)} instead of ${number(before.dropped_second)} at the second. ${plural(moves, "flow")} would move; ${plural(touched, "receiver")} would notice.`;
+}
 
-function drawButtons({ number: no, moves }) {
+const drawReceiver = (name) =>
+  make("li", {}, make("a", { href: `/receivers?${new URLSearchParams({ name })}` }, nameOf(name)));
+
+function drawButtons(no) {
   if (!session.can_sign_in) {
     return make("p", { class: "note" }, "These pages are read-only. Start the dashboard with --token-file to approve here.");
   }
   const approve = make("button", { type: "button", class: "main" }, "Approve");
   approve.addEventListener("click", () =>
-    act("approve", { number: no }, { title: `Approve proposal ${no}?`, text: `${plural(moves, "flow")} move at once. No message is lost; you can roll back.`, yes: "Approve it" }),
+    act("approve", { number: no }, { title: `Approve proposal ${no}?`, text: `${plural(control.proposal?.moves ?? 0, "flow")} move at once. No message is lost; you can roll back.`, yes: "Approve it" }),
   );
   const reject = make("button", { type: "button" }, "Reject");
   reject.addEventListener("click", () =>
@@ -148,7 +150,7 @@ async function loadChanges() {
     seen = state;
     showTiles(find("tiles"), listTiles());
     showLists();
-    await drawVersions(listVersions(entries, reported));
+    await drawShown();
   } catch (error) {
     setText(find("proof"), `The log is not known: ${error.message}`);
   } finally {
@@ -156,15 +158,21 @@ async function loadChanges() {
   }
 }
 
+const drawShown = () => drawVersions(listVersions(entries, reported).filter(isShown));
+
 function showLists() {
   const versions = listVersions(entries, reported);
-  const all = document.querySelector("input[name=shown]:checked").value === "all";
-  const isShown = ({ entry }) => all || entry.kind !== "placed";
-  showVersions(cut("versions", versions.filter(isShown).toReversed()), control.force, now);
+  showVersions(cut("versions", versions.filter(isShown).toReversed()), control, now);
   showProof(versions);
+  const log = entries.filter((entry) => showsAll() || !isPlacement(entry));
   find("log-empty").hidden = entries.length > 0;
-  keepChildren(find("log"), cut("log", entries), (entry) => entry.number, drawEntry);
+  find("log-cut").hidden = log.length === entries.length;
+  keepChildren(find("log"), cut("log", log), (entry) => entry.number, drawEntry);
 }
+
+const showsAll = () => document.querySelector("input[name=shown]:checked").value === "all";
+const isPlacement = ({ what, kind }) => what === "in force" && kind === "placed";
+const isShown = ({ entry, version }) => showsAll() || !isPlacement(entry) || version === control.force?.version;
 
 // The first rows of a list; its button brings more.
 function cut(name, rows) {
@@ -182,7 +190,12 @@ for (const name of Object.keys(most)) {
   });
 }
 
-for (const choice of document.querySelectorAll("input[name=shown]")) choice.addEventListener("change", showLists);
+for (const choice of document.querySelectorAll("input[name=shown]")) {
+  choice.addEventListener("change", () => {
+    showLists();
+    drawShown();
+  });
+}
 
 function showProof(versions) {
   const judged = versions.filter((each) => each.lost !== null);

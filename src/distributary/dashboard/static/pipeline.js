@@ -45,12 +45,18 @@ function listTiles(stream, now) {
   const late = stream.behind_s > 30;
   return [
     ["Stream", stream.state, `${STATES[stream.state]}; ${plural(stream.restarts, "restart")}`, stream.state === "restarting" ? "bad" : ""],
-    ["Last batch", stream.batch < 0 ? "–" : number(stream.batch), stream.batch_at === null ? "none yet" : `${age(now - stream.batch_at)} ago, took ${stream.batch_seconds === null ? "–" : duration(stream.batch_seconds)}`],
+    ["Last batch", stream.batch < 0 ? "–" : number(stream.batch), describeBatch(stream, now)],
     ["Behind", stream.behind_rows ? duration(stream.behind_s) : "0 s", `${number(stream.behind_rows)} rows wait for a batch`, late ? "bad" : ""],
     ["Drift", share(stream.drift), stream.drift === null ? "not known: no flows were moved yet" : "growth of waste since flows were moved"],
     ["Excess", share(stream.excess), "of the work of flooding is spent on unwanted messages"],
     ["Quarantine", number(quarantined), "rows set aside, with reasons below", quarantined ? "bad" : "good"],
   ];
+}
+
+function describeBatch({ batch_at: at, batch_seconds: seconds, planning_seconds: planning }, now) {
+  if (at === null) return "none yet";
+  const took = seconds === null ? "–" : duration(seconds);
+  return `${age(now - at)} ago, took ${took}${planning === null ? "" : `, ${duration(planning)} of it planning`}`;
 }
 
 function showTrouble(stream) {
@@ -74,7 +80,11 @@ async function showBatches(batch) {
   const data = [
     { type: "bar", name: "seconds", x, y: found.map((each) => each.seconds), marker: { color: "wanted" }, hovertemplate: "%{y:.2f} s" },
   ];
+  if (found.some((each) => each.planning !== null)) {
+    data.push({ type: "bar", name: "of these, planning", x, y: found.map((each) => each.planning), marker: { color: "accent" }, hovertemplate: "%{y:.2f} s" });
+  }
   const layout = {
+    barmode: "overlay",
     xaxis: { type: "date", hoverformat: "%H:%M:%S", tickformat: "%H:%M:%S", showgrid: false, nticks: 7 },
     yaxis: { rangemode: "tozero", title: { text: "seconds" } },
   };
@@ -84,5 +94,5 @@ async function showBatches(batch) {
   }
   const last = found.at(-1);
   setText(find("batches-caption"), `${plural(found.length, "batch", "batches")} since ${clock(found[0].at)}, while somebody looked.`);
-  await draw(find("batches"), data, layout, `Batch ${last.batch} took ${number(last.seconds)} seconds; drift ${share(last.drift)}`);
+  await draw(find("batches"), data, layout, `Batch ${last.batch} took ${number(last.seconds)} seconds, ${number(last.planning)} of them to plan; drift ${share(last.drift)}`);
 }

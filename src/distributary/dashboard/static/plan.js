@@ -5,17 +5,24 @@ import { ask } from "./feed.js";
 import { number, plural, share } from "./format.js";
 import { act, onSession, session } from "./session.js";
 import { start } from "./shell.js";
-import { makeTable } from "./tables.js";
+import { makeTable, refill } from "./tables.js";
 import { showTiles } from "./tiles.js";
+
+const OLD_S = 5; // rates and members change under a version, too
 
 let control = null;
 let plan = null;
+let askedAt = 0;
 let asking = false;
 let chosen = null; // number of a group
+let wanted = null; // name of the flow whose path is shown
 let path = null;
 let drawnPin; // the group that the shown flow was pinned to when it was drawn
 let pinKey = ""; // what the form for pinning was drawn for
 const travel = make("div");
+const steps = make("div", { "aria-live": "off" }); // its rate changes all the time
+const ends = make("div");
+travel.append(steps, ends);
 const pinning = make("div"); // stays as it is while somebody may be typing into it
 
 const showSessions = makeTable(find("sessions"), {
@@ -27,25 +34,28 @@ const showSessions = makeTable(find("sessions"), {
     { title: "flows", count: true, text: (row) => number(row.flows) },
     { title: "messages/s", count: true, text: (row) => number(row.rate) },
     { title: "subscribers", count: true, text: (row) => number(row.subscribers) },
+    { title: "which flows", wide: true, fill: fillFlows },
   ],
 });
 
-start(async (found) => {
+start(async (found, document) => {
   control = found;
   if (path && control.pins[path.flow] !== drawnPin) showFlow(path.flow);
   if (!control.force) showTiles(find("tiles"), [["Plan", "none", "no plan is in force yet: receivers and publishers make one"]]);
-  else if (plan?.version === control.force.version) showTiles(find("tiles"), listTiles());
+  else if (plan && (document.away || isFresh())) showTiles(find("tiles"), listTiles());
   else await loadPlan();
 });
+
+const isFresh = () => plan.version === control.force.version && Date.now() / 1000 - askedAt < OLD_S;
 
 async function loadPlan() {
   if (asking) return;
   asking = true;
   try {
-    plan = await ask("/api/plan");
+    [askedAt, plan] = [Date.now() / 1000, await ask("/api/plan")];
     showTiles(find("tiles"), listTiles());
     showGroups();
-    if (path) showFlow(path.flow);
+    if (wanted !== null) showFlow(wanted);
   } catch (error) {
     setText(find("heat-key"), `The plan is not known: ${error.message}`);
   } finally {
@@ -147,19 +157,48 @@ for (const choice of document.querySelectorAll("input[name=shade]")) {
 
 find("find-flow").addEventListener("submit", (event) => {
   event.preventDefault();
-  const flow = find("flow").value;
-  history.replaceState(null, "", `/plan?${new URLSearchParams({ flow })}`);
-  showFlow(flow);
+  choose(find("flow").value);
 });
 
+function choose(flow) {
+  history.replaceState(null, "", `/plan?${new URLSearchParams({ flow })}`);
+  return showFlow(flow);
+}
+
+// The flows of a session; each shows its path without leaving the page.
+function fillFlows(cell, { flows, names }) {
+  refill(cell, JSON.stringify([flows, names]), () => {
+    const more = flows - names.length;
+    const links = names.flatMap((flow) => [drawFlow(flow), ", "]).slice(0, -1);
+    return [...links, more > 0 ? ` and ${number(more)} more` : ""];
+  });
+}
+
+function drawFlow(flow) {
+  const link = make("a", { href: `/plan?${new URLSearchParams({ flow })}` }, nameOf(flow));
+  link.addEventListener("click", async (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // a page of its own
+    event.preventDefault();
+    find("flow").value = flow;
+    await choose(flow);
+    find("path-title").scrollIntoView({ block: "start" });
+  });
+  return link;
+}
+
 async function showFlow(flow) {
+  wanted = flow;
   const place = find("path");
   try {
-    path = await ask("/api/flow", { name: flow });
-    travel.replaceChildren(drawSteps(path), drawEnds(path));
+    const found = await ask("/api/flow", { name: flow });
+    if (flow !== wanted) return; // another one was chosen meanwhile
+    path = found;
+    steps.replaceChildren(drawSteps(path));
+    refill(ends, JSON.stringify([path.wanted_by, path.dropped_first_by, path.dropped_second_by]), () => [drawEnds(path)]);
     showPin(path);
     if (travel.parentNode !== place) place.replaceChildren(travel, pinning);
   } catch (error) {
+    if (flow !== wanted) return;
     path = null;
     place.replaceChildren(make("p", { class: "notice" }, error.message));
   }

@@ -3,6 +3,7 @@
 import { ask } from "./feed.js";
 import { find, setClass, setText, showName } from "./dom.js";
 
+const SILENCE = "The dashboard's server did not answer, so nobody knows whether it was done; look here again once the page is live.";
 const state = { operator: null, csrf: "", can_sign_in: false };
 const listeners = [];
 
@@ -28,9 +29,9 @@ export async function act(name, body, question) {
   if (!state.operator && !(await signIn())) return;
   const answer = question ? await confirm(question) : {};
   if (!answer) return;
-  const response = await post(name, { ...body, ...answer });
-  if (response.status === 401) take({ operator: null, csrf: "", can_sign_in: true });
-  say((await response.json()).says, !response.ok);
+  const { ok, status, found } = await post(name, { ...body, ...answer });
+  if (status === 401) take({ operator: null, csrf: "", can_sign_in: true });
+  say(found.says, !ok);
 }
 
 export function say(text, wrong = false) {
@@ -50,17 +51,24 @@ function take(found) {
   for (const listener of listeners) listener();
 }
 
-function post(name, body) {
-  return fetch(`/api/${name}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "X-CSRF-Token": state.csrf },
-    body: JSON.stringify(body),
-  });
+// What the server answers; if it does not, `found.says` tells that, too.
+async function post(name, body) {
+  try {
+    const response = await fetch(`/api/${name}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-CSRF-Token": state.csrf },
+      body: JSON.stringify(body),
+    });
+    return { ok: response.ok, status: response.status, found: await response.json() };
+  } catch {
+    return { ok: false, status: 0, found: { says: SILENCE } };
+  }
 }
 
 async function signOut() {
-  const response = await post("sign-out", {});
-  if (response.ok) take(await response.json());
+  const { ok, found } = await post("sign-out", {});
+  if (ok) take(found);
+  else say(found.says, true);
 }
 
 // The address that the command prints may bring the token, behind #: servers never see that part.
@@ -72,9 +80,8 @@ function takeTokenFromAddress() {
 }
 
 async function signInWith(token) {
-  const response = await post("sign-in", { token, name: "operator" });
-  const found = await response.json();
-  if (response.ok) take(found);
+  const { ok, found } = await post("sign-in", { token, name: "operator" });
+  if (ok) take(found);
   else say(found.says, true);
 }
 
@@ -86,12 +93,11 @@ function signIn() {
   form.reset();
   form.onsubmit = async (event) => {
     event.preventDefault();
-    const response = await post("sign-in", {
+    const { ok, found } = await post("sign-in", {
       token: form.elements.token.value.trim(),
       name: form.elements.name.value,
     });
-    const found = await response.json();
-    if (!response.ok) {
+    if (!ok) {
       setText(error, found.says);
       error.hidden = false;
       return;

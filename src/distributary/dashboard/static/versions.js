@@ -3,6 +3,7 @@
 import { clear, draw } from "./charts.js";
 import { find, make, nameOf, setText } from "./dom.js";
 import { dropped, moment, number, plural, share } from "./format.js";
+import { describeFirst, makeMoves } from "./moves.js";
 import { act, session } from "./session.js";
 import { makeTable, refill } from "./tables.js";
 
@@ -21,7 +22,7 @@ export function listVersions(entries, reported) {
   }
   const found = [...versions.values()].filter((each) => each.entry);
   for (const each of found) Object.assign(each, measure(each, reported.get(each.version)));
-  found.forEach((each, at) => Object.assign(each, save(each, found[at - 1])));
+  for (const each of found) Object.assign(each, save(each, versions.get(each.version - 1)?.measured ?? reported.get(each.version - 1)));
   return found;
 }
 
@@ -42,8 +43,8 @@ export function averageByVersion({ version, dropped_first: first, dropped_second
 
 // What a version that moves flows saves against what was measured of the one before. Those that only
 // place flows follow what receivers want, and save nothing.
-function save({ entry, predicted, measured }, before) {
-  const was = entry.kind === "placed" ? null : (before?.measured ?? null);
+function save({ entry, predicted, measured }, before = null) {
+  const was = entry.kind === "placed" ? null : before;
   const less = (value) => (was === null || value === null ? null : was - value);
   return { promised: less(predicted), saved: less(measured) };
 }
@@ -51,10 +52,11 @@ function save({ entry, predicted, measured }, before) {
 let tableFor = null;
 let fillVersions = null;
 let inForce = null;
+let kept = new Set(); // versions that can be rolled back to
 let now = 0;
 
-export function showVersions(rows, force, at) {
-  [inForce, now] = [force?.version, at];
+export function showVersions(rows, control, at) {
+  [inForce, kept, now] = [control.force?.version, new Set(control.kept), at];
   if (tableFor !== session.can_sign_in) {
     tableFor = session.can_sign_in;
     fillVersions = makeTable(find("versions-table"), {
@@ -93,12 +95,19 @@ function fillVersion(cell, { version }) {
 function fillWhy(cell, { entry }) {
   refill(cell, entry.number, () => {
     const kind = entry.kind ? `${entry.kind} by ` : "by ";
-    return [make("span", { class: "note" }, kind, nameOf(entry.who)), ": ", nameOf(entry.why)];
+    const moved = entry.moved.length ? [drawMoved(entry)] : [];
+    return [make("span", { class: "note" }, kind, nameOf(entry.who)), ": ", nameOf(entry.why), ...moved];
   });
 }
 
+function drawMoved({ version, moved, moves }) {
+  const place = make("div");
+  makeMoves(place, `Flows that version ${version} moved`)(moved);
+  return make("details", { class: "moved" }, make("summary", {}, `What moved${describeFirst(moved, moves)}`), place);
+}
+
 function fillRollBack(cell, { version }) {
-  const possible = version !== inForce;
+  const possible = kept.has(version);
   refill(cell, possible, () => (possible ? [drawRollBack(version)] : []));
 }
 
