@@ -7,13 +7,23 @@ from dataclasses import replace
 import pytest
 
 from distributary.machines.actions import Action, Send
-from distributary.topics import TAMARA, ClusterChannel, ClusterState, cluster, derive_generator
+from distributary.topics import (
+    TAMARA,
+    ClusterChannel,
+    ClusterState,
+    TopicChannel,
+    TopicState,
+    cluster,
+    derive_generator,
+)
 from distributary.topics import topic as topics
+from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.messages import (
     Advise,
     Answer,
     Await,
     Carried,
+    Dropped,
     Found,
     Join,
     Leave,
@@ -23,9 +33,14 @@ from distributary.topics.messages import (
     Survey,
     TopicFlow,
 )
+from distributary.topics.overlay.identifiers import identifier, make_peer
+from distributary.topics.peer.machine import TopicPeer
+from distributary.topics.peer.messages import ToChannel
+from distributary.topics.records import HostState
 from distributary.topics.simulation import TopicSystem
 from distributary.topics.triggers import Thresholds
 from tests.topics.inspection import compute_cost
+from tests.topics.peer.schedules import PARAMETERS
 
 MEMBERS, COMMON = 30, 10
 FLOW = 0.5  # of the third topic: its ten common subscribers pay for it among at most 27 members
@@ -175,3 +190,43 @@ def test_a_report_that_nobody_waits_for_changes_nothing() -> None:
     assert machine.on_message("topic/t", Rarer(0.1), 1.0) == []
     with pytest.raises(TypeError):
         machine.on_message("s0", Rarer(0.1), 1.0)
+
+
+def test_a_topic_forgets_clusters_that_asked_for_its_rate_long_ago() -> None:
+    policy = replace(QUIET, survey_every=100.0, remember=600.0)
+    machine = TopicChannel(policy, derive_generator(0, "t"), TopicState.new("t", FLOW))
+    for at in range(10):
+        machine.on_message(f"cluster/{at}/a", Await(0.0), 0.0)
+    machine.on_message("cluster/99/a", Await(0.0), 500.0)
+    machine.on_timer("rate", 599.0)
+    assert len(machine._awaited) == 11
+    machine.on_timer("rate", 601.0)
+    assert [*machine._awaited] == ["cluster/99/a"]
+    machine.on_timer("rate", 1_101.0)
+    assert not machine._awaited
+
+
+def test_a_topic_remembers_only_so_many_clusters_that_it_refused() -> None:
+    machine = TopicChannel(QUIET, derive_generator(0, "t"), TopicState.new("t", FLOW))
+    for at in range(2_000):
+        machine.on_message(f"cluster/{at}/a", Await(0.0), 1.0)
+    assert len(machine._awaited) == topics._MOST_AWAITED
+    assert "cluster/1999/a" in machine._awaited
+
+
+def test_a_report_to_a_cluster_that_has_ended_creates_none() -> None:
+    host = TopicHost(QUIET, HostState(), hosts="cluster/1/a".__eq__)
+    for message in (Rarer(0.1), Refuse(1), Dropped(1)):
+        assert host.on_message("topic/t", ChannelMessage("cluster/1/a", message), 1.0) == []
+    assert not host.clusters
+
+
+def test_a_report_to_a_cluster_that_has_ended_makes_no_peer_its_root() -> None:
+    peer = TopicPeer(make_peer("p0"), QUIET, PARAMETERS)
+    peer.start((), 0.0)
+    group = identifier("cluster/1/a")
+    peer.hosting.arrive(ToChannel("cluster/1/a", "topic/t", Rarer(0.1), make_peer("p1")), 1.0)
+    assert group not in peer.overlay.scribe.roots
+    assert group not in peer.state.logs
+    peer.hosting.arrive(ToChannel("cluster/1/a", "s0", Join(1), make_peer("p1")), 1.0)
+    assert group in peer.overlay.scribe.roots  # for what it must answer, it is

@@ -51,6 +51,8 @@ from distributary.topics.messages import (
     Leave,
     More,
     Publish,
+    Rarer,
+    Refuse,
     Repair,
     Settled,
     Tell,
@@ -75,6 +77,7 @@ __all__ = ["ChannelMessage", "Counts", "TopicHost"]
 
 _MEMBERS = members_of("")
 _VOLATILE = (Event, Inquire, Repair, Answer, Await)  # change no state but what members need
+_TO_EXISTING = (Rarer, Refuse, Dropped)  # a cluster that has ended has no use for these
 _FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, More, Answer, Repair)
 
 
@@ -444,6 +447,8 @@ class TopicHost:
     def _feed(self, sender: str, to: str, message: Message, now: float) -> None:
         machine = self.machine(to)
         if machine is None:
+            if isinstance(message, _TO_EXISTING):
+                return
             if not is_cluster(to):
                 if isinstance(message, Carry | Drop) and is_cluster(sender):
                     self._send(to, sender, Dropped(message.version))

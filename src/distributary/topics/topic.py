@@ -62,6 +62,7 @@ __all__ = ["FlowMeter", "TopicChannel", "TopicState"]
 
 _MOST_LISTED = 256  # topics of the clusters in one offer
 _MOST_REPAIRED = 200  # events in answer to one request
+_MOST_AWAITED = 256  # clusters that wait for a falling rate
 _MOST_EPOCHS = 64  # a subscriber that missed more restarts may not be told of lost events
 
 
@@ -96,6 +97,14 @@ class _Known:
     version: int
     quote: Quote
     recruited: int = -1  # the last version that the topic's subscribers were told of
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """A cluster that waits until the topic has at most `flow` events per interval."""
+
+    flow: float
+    since: float
 
 
 @dataclass(slots=True)
@@ -151,7 +160,7 @@ class TopicChannel(ChannelMachine):
         self._flow = state.meter.rate(state.meter.at, policy.interval)
         self._founded: tuple[Lock, str] | None = None  # the last merge and its new cluster
         self._moving_until = -inf  # until then subscribers may be moving to a cluster
-        self._awaited: dict[str, float] = {}  # events per interval of which to tell a cluster
+        self._awaited: dict[str, _Awaited] = {}  # by cluster, in the order of asking
 
     def measure(self) -> Channel:
         """The direct subscribers and the topic's own rate."""
@@ -281,6 +290,7 @@ class TopicChannel(ChannelMachine):
         if known is None or message.version >= known.version:
             if self.state.clusters.pop(cluster, None) is not None:
                 actions = self._tell_other_clusters(cluster)
+            self._awaited.pop(cluster, None)
             version = max(message.version, last_version(self.state.dropped, cluster))
             last = Departure(version, now)
             depart(self.state.dropped, cluster, last, self.policy.remember)
@@ -374,11 +384,27 @@ class TopicChannel(ChannelMachine):
         timer: list[Action] = (
             [] if self._awaited else [SetTimer("rate", now + self.policy.interval)]
         )
-        self._awaited[cluster] = flow
+        self._awaited.pop(cluster, None)
+        self._awaited[cluster] = _Awaited(flow, now)
+        self._forget_awaited(now)
         return timer
 
+    def _forget_awaited(self, now: float) -> None:
+        """Forget who asked long ago, and the first of too many.
+
+        Nobody says that a cluster has ended. One that still waits has surveyed its members since,
+        and asks again if it still does not take the topic up.
+        """
+        every = self.policy.survey_every
+        keep = max(self.policy.remember, 2.0 * every if every < inf else 0.0)
+        for cluster, awaited in [*self._awaited.items()]:
+            if len(self._awaited) <= _MOST_AWAITED and now - awaited.since <= keep:
+                return
+            del self._awaited[cluster]
+
     def _report_rarer(self, now: float) -> list[Action]:
-        reached = [name for name, flow in self._awaited.items() if self._flow <= flow]
+        self._forget_awaited(now)
+        reached = [name for name, held in self._awaited.items() if self._flow <= held.flow]
         for name in reached:
             del self._awaited[name]
         timer = [SetTimer("rate", now + self.policy.interval)] if self._awaited else []

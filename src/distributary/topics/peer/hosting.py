@@ -10,7 +10,7 @@ from typing import Any
 from distributary.machines.actions import Action, Append, Send, SetTimer
 from distributary.topics.codec import Create, NoTopic, Remove
 from distributary.topics.host import ChannelMessage, TopicHost
-from distributary.topics.messages import Carry, Drop, Dropped
+from distributary.topics.messages import Carry, Drop, Dropped, Rarer
 from distributary.topics.names import is_channel, is_topic, members_of, topic_of
 from distributary.topics.overlay.effects import Effects
 from distributary.topics.overlay.identifiers import Peer, identifier
@@ -143,6 +143,8 @@ class ChannelHosting:
 
     def _on_message(self, message: ToChannel, now: float) -> None:
         group = identifier(message.channel)
+        if isinstance(message.message, Rarer) and group not in self.scribe.roots:
+            return  # the cluster has ended, or its next survey finds out
         self.scribe.roots.claim(group, now)
         hosted = self._hosted.get(group)
         if hosted is not None:
@@ -193,6 +195,8 @@ class ChannelHosting:
         host = hosted.host
         if host is None or not self._exists(hosted):
             said = message.message
+            if isinstance(said, Rarer):
+                return
             doubt = isinstance(said, Remove) and self.scribe.roots.is_in_doubt(hosted.group)
             if is_topic(channel) and (doubt or not isinstance(said, Create | Remove)):
                 self._refuse_unknown_topic(channel, message)
