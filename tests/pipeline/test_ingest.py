@@ -30,6 +30,7 @@ from distributary.pipeline.ingest import (
 from distributary.pipeline.interest import subscription_counts, subscription_digest
 from distributary.pipeline.rates import publication_counts, publication_digest
 from distributary.pipeline.schemas import PUBLICATIONS, QUARANTINE, SUBSCRIPTIONS
+from distributary.pipeline.shapes import LogShape
 from distributary.pipeline.sources import report_read_faults, resolve_source
 
 WINDOW = TimeWindow(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC))
@@ -290,6 +291,27 @@ def test_messages_are_the_same_only_if_their_ids_are(
     counts = publication_counts(publication_digest(log.rows))
     assert (counts.used, counts.duplicates, counts.quarantined) == (5, 2, 1)
     assert sorted(row["flow"] for row in log.used.collect()) == ["A", "A", "A", "A", "C"]
+
+
+@pytest.mark.parametrize("key", ['"id"', "'id'", r'"\u0069d"'])
+@pytest.mark.parametrize("shape", [LogShape(), LogShape({"id": "id"}), LogShape(guess=False)])
+def test_ids_count_wherever_in_a_log_the_first_one_is(
+    spark: SparkSession, tmp_path: Path, key: str, shape: LogShape
+) -> None:
+    plain = f'{{"ts": "{NOON}", "flow": "A"}}\n'
+    known = f'{{"ts": "{NOON}", "flow": "A", {key}: "x"}}\n'
+    (tmp_path / "log.jsonl").write_text(plain * 120 + known * 2)
+    log = read_publications(spark, str(tmp_path / "log.jsonl"), shape=shape)
+    counts = publication_counts(publication_digest(log.rows))
+    assert (counts.used, counts.duplicates) == (121, 1)
+
+
+def test_an_id_inside_of_another_value_is_none(spark: SparkSession, tmp_path: Path) -> None:
+    line = f'{{"ts": "{NOON}", "flow": "A", "value": {{"id": 1}}, "text": "\\"id\\""}}\n'
+    (tmp_path / "log.jsonl").write_text(line * 2)
+    log = read_publications(spark, str(tmp_path / "log.jsonl"))
+    assert not log.identified
+    assert publication_counts(publication_digest(log.rows)).used == 2
 
 
 def test_attributes_are_kept_on_request(spark: SparkSession, tmp_path: Path) -> None:

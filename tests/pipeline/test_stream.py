@@ -53,6 +53,7 @@ from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
 from distributary.pipeline.live_demand import LiveDemand
 from distributary.pipeline.metrics import StreamMetrics
 from distributary.pipeline.rates import publication_digest, rates_for, rates_from
+from distributary.pipeline.shapes import LogShape, LogShapes
 from distributary.pipeline.stream import StreamHooks, StreamJob, rate_span, stream
 from distributary.pipeline.watching import list_arrivals
 from distributary.planning import Request
@@ -712,6 +713,21 @@ def test_an_id_counts_once_in_a_batch_of_several_formats(
     assert state.counts["publications"] == {"used": 5, "duplicates": 4, "reasons": {}}
     kept = table(small_job(tmp_path), state, IDS)
     assert [row["id"] for row in kept] == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_id_counts_once_after_many_messages_without_one(
+    spark: SparkSession, tmp_path: Path, named: bool
+) -> None:
+    (tmp_path / "subscriptions").mkdir()
+    plain = [publication(START, "f")] * 120
+    known = [publication(START, "f") | {"id": "x"}]
+    write(tmp_path / "publications" / "0.jsonl", plain + 2 * known, START)
+    write(tmp_path / "publications" / "1.jsonl", plain + known, START + timedelta(minutes=1))
+    shape = LogShape({"id": "id"} if named else {})
+    state = stream(spark, small_job(tmp_path, shapes=LogShapes(publications=shape)))
+    assert state.batch == 1
+    assert state.counts["publications"] == {"used": 241, "duplicates": 2, "reasons": {}}
 
 
 def test_a_damaged_file_stops_the_stream_until_it_is_taken_out(

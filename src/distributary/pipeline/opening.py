@@ -368,16 +368,27 @@ def _json_lines(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def _find_absent(lines: DataFrame, columns: Sequence[str], shape: LogShape) -> set[str]:
-    """The columns that none of the first JSON lines has; the others are taken to be alike.
+    """The columns that JSON lines do not have; one that `--column` names is there.
 
-    A count that `--column` names is there in every line.
+    The first lines tell of a count, and the others are taken to be alike. An id is absent only if
+    no line has one, since a message with an id must never count twice.
     """
-    asked = [one for one in columns if one != "count" or one not in shape.columns]
+    asked = [one for one in columns if one not in shape.columns]
     if not asked:
         return set()
-    first = _parse_json(lines, {one: shape.path_of(one) for one in asked}).limit(100)
+    first = _parse_json(lines, {one: one for one in asked}).limit(100)
     found = first.agg(*(F.count(one).alias(one) for one in asked)).collect()[0]
-    return {one for one in asked if not found[one]}
+    absent = {one for one in asked if not found[one]}
+    return absent - {"id"} if "id" in absent and _has_ids(lines) else absent
+
+
+def _has_ids(lines: DataFrame) -> bool:
+    """Whether any line has an id. Only lines that may name one are parsed."""
+    text = F.col("value")
+    # A key is in quotes of either kind, and its letters may be written as \u0069 and \u0064.
+    named = text.contains('id"') | text.contains("id'") | text.contains("\\u00")
+    ids = _parse_json(lines.where(named), {"id": "id"}).where(F.col("id").isNotNull())
+    return ids.limit(1).count() > 0  # one job, in which each task ends at its first id
 
 
 # --- what the first rows tell --------------------------------------------------------------------
