@@ -12,6 +12,7 @@
         ├── NotConfirmedError     it is unknown whether an event was accepted
         ├── EventsLostError       events of a topic are no longer available
         │   └── EventsForgottenError  the service has lost them and reuses their numbers
+        ├── SubjectDeniedError    the server's permissions forbid a subject
         └── ClientClosedError     the client is closed
 
 Those of the server itself are in `machines.nats.errors`. Each message says what happened, with
@@ -41,6 +42,7 @@ __all__ = [
     "ServiceAwayError",
     "ServiceReplacedError",
     "ServiceRunningError",
+    "SubjectDeniedError",
     "TopicNameError",
     "UnknownTopicError",
     "hide_secrets",
@@ -167,6 +169,18 @@ class EventsForgottenError(EventsLostError):
         self.args = (
             f"the service was restored from an older state and has lost events {first:,} to "
             f"{last:,} of {topic!r}, which this client had received; their numbers are reused",
+        )
+
+
+class SubjectDeniedError(LiveError):
+    """The NATS server does not let these credentials `action` ("publish to") `subject`."""
+
+    def __init__(self, action: str, subject: str) -> None:
+        self.action = action
+        self.subject = subject
+        super().__init__(
+            f"the NATS server does not let these credentials {action} {subject!r}; use others, or "
+            "give them the rights that docs/topics.md lists"
         )
 
 

@@ -15,6 +15,7 @@ from distributary.topics.errors import (
     ServiceAwayError,
     ServiceReplacedError,
     ServiceRunningError,
+    SubjectDeniedError,
     TopicNameError,
     UnknownTopicError,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "ServiceReplacedError",
     "ServiceRunningError",
     "ServiceSettings",
+    "SubjectDeniedError",
     "TopicClient",
     "TopicNameError",
     "TopicService",

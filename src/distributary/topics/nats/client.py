@@ -36,15 +36,17 @@ from distributary.topics.errors import (
     ServerAwayError,
     ServerRefusedError,
     ServiceAwayError,
+    SubjectDeniedError,
     TopicNameError,
 )
 from distributary.topics.live.client import ClientSettings, ClientStatistics, TopicClient
 from distributary.topics.live.subscription import TopicSubscription
 from distributary.topics.names import check_topic
 from distributary.topics.nats.packets import TAKEN, PieceCollector, decode_taken, encode_beat
+from distributary.topics.nats.permissions import REPLIES, Refusal, has_token, read_refusal
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.reader import TopicReader
-from distributary.topics.nats.subjects import Subjects
+from distributary.topics.nats.subjects import JOINT, Subjects
 from distributary.topics.nats.writer import TopicWriter
 
 __all__ = ["NatsClient"]
@@ -77,6 +79,9 @@ class NatsClient(TopicClient):
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._subscribing = asyncio.Semaphore(_AT_ONCE)
         self._pieces = PieceCollector()
+        self._requests: dict[str, set[asyncio.Future[LiveError]]] = {}  # that wait, by channel
+        self._denied: LiveError | None = None  # the server refuses all answers to requests
+        self._fault: LiveError | None = None  # nothing can reach this client
         self._nc: Client | None = None
 
     async def __aenter__(self) -> Self:
@@ -156,9 +161,29 @@ class NatsClient(TopicClient):
         self._open()
         try:
             async with asyncio.timeout(self.settings.timeout), self._asking:
-                return await self._repeat_until_answered(topic, message, kind)
+                return await self._ask_unless_denied(topic, message, kind)
         except TimeoutError:
             raise self._away(self.settings.timeout) from None
+
+    async def _ask_unless_denied(self, topic: str, message: Create | Remove, kind: type[A]) -> A:
+        """Ask; raises at once if the server refuses to carry the request or its answer."""
+        if self._denied is not None:
+            raise self._denied
+        channel = topic_channel(topic)
+        denied: asyncio.Future[LiveError] = asyncio.get_running_loop().create_future()
+        waiting = self._requests.setdefault(channel, set())
+        waiting.add(denied)
+        asking = asyncio.ensure_future(self._repeat_until_answered(topic, message, kind))
+        try:
+            await asyncio.wait((asking, denied), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise denied.result()
+            return await asking
+        finally:
+            asking.cancel()
+            waiting.discard(denied)
+            if not waiting:
+                self._requests.pop(channel, None)
 
     async def _repeat_until_answered(
         self, topic: str, message: Create | Remove, kind: type[A]
@@ -258,14 +283,59 @@ class NatsClient(TopicClient):
             self._reader.hear(sender, said)
 
     async def _on_reconnect(self) -> None:
+        self._denied = None  # the server refuses it again, if it still does
         if self._nc is not None:
             self._reader.refresh()
             await self._writer.repeat(all_of_it=True)
 
     async def _on_error(self, error: Exception) -> None:
-        """Request events that overflowed the connection's own buffer."""
-        if isinstance(error, nats.errors.SlowConsumerError) and self._nc is not None:
+        """Request events that overflowed the connection's own buffer; tell who waits in vain."""
+        if self._nc is None:
+            return
+        if isinstance(error, nats.errors.SlowConsumerError):
             self._reader.refresh()
+        elif (refusal := read_refusal(error)) is not None:
+            await self._deny(refusal)
+
+    async def _deny(self, refusal: Refusal) -> None:
+        """Fail all that needs a subject which the server refuses."""
+        error = SubjectDeniedError(refusal.action, self._spell(refusal))
+        if refusal.subscribes:
+            if refusal.subject == self._subjects.client(self.name).lower():
+                self._fault = error
+            elif refusal.subject.startswith(REPLIES.lower()):
+                self._denied = error
+                self._fail_requests(error)
+            await self._reader.deny(refusal, error)
+        elif has_token(SERVICE, refusal.token):  # who is silent is removed from its channels
+            await self._reader.deny_all(error)
+        else:
+            self._fail_requests(error, refusal.token)
+            self._writer.deny(refusal.token, error)
+            await self._reader.deny(refusal, error)
+
+    def _spell(self, refusal: Refusal) -> str:
+        """The refused subject as an operator has to allow it, where case matters."""
+        if refusal.subscribes:
+            channel = self._reader.find_channel(refusal)
+            if channel is not None:
+                return self._subjects.all_on(channel)
+        elif refusal.token == JOINT:
+            return self._subjects.joint_puts
+        else:
+            topics = (*self._writer.topics, *self._reader.machine.wanted)
+            clusters = self._reader.machine.on.clusters
+            for channel in (SERVICE, *map(topic_channel, topics), *self._requests, *clusters):
+                if has_token(channel, refusal.token):
+                    return self._subjects.to(channel)
+        return refusal.find_family(self._subjects)
+
+    def _fail_requests(self, error: LiveError, token: str | None = None) -> None:
+        for channel, waiting in self._requests.items():
+            if token is None or has_token(channel, token):
+                for denied in waiting:
+                    if not denied.done():
+                        denied.set_result(error)
 
     async def _beat(self) -> None:
         while (nc := self._nc) is not None:
@@ -284,6 +354,8 @@ class NatsClient(TopicClient):
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
+            if self._fault is not None:
+                raise self._fault
             await self._writer.repeat()
             self._reader.check_service()
 

@@ -19,11 +19,12 @@ from distributary.machines.actions import Action, Deliver, Send, SetTimer
 from distributary.machines.real import Timers
 from distributary.topics import Subscriber
 from distributary.topics.codec import AROUND, NoTopic, Pulse, checksum, encode
-from distributary.topics.errors import EventsLostError, UnknownTopicError
+from distributary.topics.errors import EventsLostError, SubjectDeniedError, UnknownTopicError
 from distributary.topics.live.subscription import TopicSubscription
 from distributary.topics.messages import Event, Join, Left, Unwant, Want
-from distributary.topics.names import is_topic, topic_of
+from distributary.topics.names import is_topic, topic_channel, topic_of
 from distributary.topics.nats.packets import EventPacket
+from distributary.topics.nats.permissions import Refusal, has_token
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.parts import split_message
 
@@ -59,6 +60,8 @@ class TopicReader:
         self._timers = Timers(time.time, self._expire)
         self._data: dict[str, Subscription] = {}  # by channel
         self._coming: set[str] = set()
+        self._denied: dict[str, SubjectDeniedError] = {}  # by channel, until it is left
+        self._channels: dict[str, str] = {}  # by the subject of their events, in lower case
         self._subscriptions: dict[str, TopicSubscription] = {}
         self._confirmations: dict[str, asyncio.Future[None]] = {}
         self._service = ""  # its identity
@@ -122,6 +125,46 @@ class TopicReader:
         """Request all events that may have been missed, soon; several calls cause one request."""
         self._timers.set("refresh", time.time() + _SOON)
 
+    async def deny(self, refusal: Refusal, error: SubjectDeniedError) -> None:
+        """Fail the subscriptions that need a subject which the server refuses."""
+        channel = self.find_channel(refusal)
+        if channel is not None:
+            self._denied[channel] = error
+            await self._unlisten(channel)
+            await self._fail_denied()
+        if not refusal.subscribes:
+            for topic in self._find_unjoinable(refusal.token):
+                await self._fail(topic, error)
+
+    async def deny_all(self, error: SubjectDeniedError) -> None:
+        """Fail all subscriptions."""
+        for topic in [*self._subscriptions]:
+            await self._fail(topic, error)
+
+    def find_channel(self, refusal: Refusal) -> str | None:
+        """The channel whose events the server refuses; None for another subject."""
+        return self._channels.get(refusal.subject) if refusal.subscribes else None
+
+    def _find_unjoinable(self, token: str) -> list[str]:
+        """The topics that need a channel to which this client may say nothing."""
+        wanted = self.machine.wanted
+        found = [topic for topic in wanted if has_token(topic_channel(topic), token)]
+        for channel, held in self.machine.on.clusters.items():
+            if has_token(channel, token):  # one that is not joined brings nothing
+                on = (topic for topic in held.topics if topic in wanted)
+                found += [topic for topic in on if not self.machine.is_covered(topic)]
+        return found
+
+    async def _fail_denied(self) -> None:
+        """Fail the topics that a channel should bring whose events the server refuses."""
+        for channel, error in [*self._denied.items()]:
+            held = self.machine.on.get(channel)
+            if held is None or held.is_leaving:
+                self._denied.pop(channel, None)  # the next join asks the server again
+                continue
+            for topic in [topic for topic in held.topics if topic in self.machine.wanted]:
+                await self._fail(topic, error)
+
     def check_service(self) -> None:
         """Raise a `LiveError` if the service no longer knows our subscriptions."""
         if self._replaced:
@@ -153,16 +196,19 @@ class TopicReader:
 
     async def _miss(self, topic: str) -> None:
         """Report to the caller or to the reader of a subscription that the topic does not exist."""
-        confirmation = self._confirmations.get(topic)
-        if confirmation is not None:
-            if not confirmation.done():
-                confirmation.set_exception(UnknownTopicError(topic))
-            return
-        if self._replaced:
+        if self._replaced and topic not in self._confirmations:
             return  # all topics are gone: `check_service` reports it
+        await self._fail(topic, UnknownTopicError(topic))
+
+    async def _fail(self, topic: str, error: LiveError) -> None:
+        """Report an error to who waits to be subscribed, or to the reader of the subscription."""
+        confirmation = self._confirmations.get(topic)
+        if confirmation is not None and not confirmation.done():
+            confirmation.set_exception(error)
+            return
         subscription = self._subscriptions.pop(topic, None)
         if subscription is not None:
-            subscription.fail(UnknownTopicError(topic))
+            subscription.fail(error)
             await self._feed(_OUTSIDE, Unwant(topic))
 
     async def _feed(self, sender: str, message: Any) -> None:
@@ -172,6 +218,8 @@ class TopicReader:
             self.dropped += 1  # not a message to a subscriber
             return
         await self._perform(actions)
+        if self._denied:
+            await self._fail_denied()
         if isinstance(message, Left):
             self._unlisten_later(sender)
         secured, self.machine.secured = self.machine.secured, set()
@@ -194,7 +242,7 @@ class TopicReader:
         if not self._timers.take(name, number):
             return
         if name.startswith(_UNLISTEN):
-            await self._unlisten(name.removeprefix(_UNLISTEN))
+            await self._unlisten_unless_needed(name.removeprefix(_UNLISTEN))
         else:
             await self._perform(self.machine.on_timer(name, time.time()))
 
@@ -234,6 +282,7 @@ class TopicReader:
         self._coming.add(channel)
         try:
             subject = self._subjects.all_on(channel)
+            self._channels[subject.lower()] = channel
             self._data[channel] = await self._nc.subscribe(subject, cb=self._on_events)
         finally:
             self._coming.discard(channel)
@@ -273,6 +322,11 @@ class TopicReader:
         if channel not in self.machine.on:
             self._timers.set(f"{_UNLISTEN}{channel}", time.time() + _LINGER)
 
+    async def _unlisten_unless_needed(self, channel: str) -> None:
+        if channel not in self.machine.on and not self._nc.is_closed:
+            await self._unlisten(channel)
+
     async def _unlisten(self, channel: str) -> None:
-        if channel not in self.machine.on and channel in self._data and not self._nc.is_closed:
-            await self._data.pop(channel).unsubscribe()
+        self._channels.pop(self._subjects.all_on(channel).lower(), None)
+        if (heard := self._data.pop(channel, None)) is not None:
+            await heard.unsubscribe()

@@ -48,7 +48,12 @@ from distributary.topics.codec import (
     decode,
     encode,
 )
-from distributary.topics.errors import NoStateError, ServerAwayError, ServiceReplacedError
+from distributary.topics.errors import (
+    NoStateError,
+    ServerAwayError,
+    ServiceReplacedError,
+    SubjectDeniedError,
+)
 from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.messages import Advise
 from distributary.topics.nats.lease import Lease
@@ -60,6 +65,7 @@ from distributary.topics.nats.packets import (
     decode_joint_puts,
     decode_puts,
 )
+from distributary.topics.nats.permissions import Refusal, read_refusal
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.state_log import StateLog, StoppedError
 from distributary.topics.nats.subjects import JOINT, Subjects
@@ -77,6 +83,7 @@ _BATCH = 512  # messages that share one write
 _HOUSEKEEPING = 0.5  # seconds between two looks at who is alive and what is finished
 _SOON = 0.05  # seconds
 _REST = 9  # the pause after a search for clusters, in times of its processor time
+_MOST_DENIED = 20  # subjects
 _LAST_FLUSH = 1  # seconds for the last words at the end
 
 
@@ -154,6 +161,7 @@ class TopicService:
         self.standing_by = asyncio.Event()  # at least once
         self.reports: list[str] = []  # what of its state could not be brought back
         self._report = report
+        self._denied: set[tuple[str, str]] = set()  # what the server refuses, reported once
         self._opened = store
         self._claim = Lease(self.subjects)
         self._lease: Lease | KeptLease = self._claim
@@ -438,6 +446,15 @@ class TopicService:
             self.traffic.dropped += 1
         elif isinstance(error, MalformedMessageError) and self._driver is not None:
             self.host.counts.refused += 1
+        elif (refusal := read_refusal(error)) is not None:
+            self._report_refusal(refusal)
+
+    def _report_refusal(self, refusal: Refusal) -> None:
+        """Report what the server forbids, once: clients wait for it, or miss it, in silence."""
+        denied = (refusal.action, refusal.find_family(self.subjects))
+        if denied not in self._denied and len(self._denied) < _MOST_DENIED:
+            self._denied.add(denied)
+            self._report(f"warning: {SubjectDeniedError(*denied)}")
 
     async def _keep_house(self, driver: Driver[Msg]) -> None:
         settings, call = self.settings, driver.call

@@ -16,12 +16,14 @@ from distributary.topics.errors import (
     ClientClosedError,
     NotConfirmedError,
     PayloadTooLargeError,
+    SubjectDeniedError,
     UnknownTopicError,
 )
 from distributary.topics.names import check_topic
 from distributary.topics.nats.outbox import Outbox
 from distributary.topics.nats.packets import encode_joint_puts, encode_puts
-from distributary.topics.nats.subjects import Subjects
+from distributary.topics.nats.permissions import has_token
+from distributary.topics.nats.subjects import JOINT, Subjects
 
 __all__ = ["TopicWriter"]
 
@@ -118,6 +120,18 @@ class TopicWriter:
         if now - outbox.heard_at < self._repeat_after / 10:
             return []  # everything has just been retransmitted
         return [(outbox.topic, outbox.again(now))]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that were published to."""
+        return tuple(self._outboxes)
+
+    def deny(self, token: str, error: SubjectDeniedError) -> None:
+        """Fail what is unconfirmed and must pass a subject that the server refuses."""
+        for outbox in [*self._outboxes.values()]:
+            refused = token == JOINT or has_token(topic_channel(outbox.topic), token)
+            if refused and outbox.oldest_at is not None:
+                self._end(outbox, error)
 
     async def repeat(self, *, all_of_it: bool = False) -> None:
         """Retransmit events that are unconfirmed for some time, and fail those that are too old."""
