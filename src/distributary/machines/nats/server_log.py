@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -30,8 +31,14 @@ class RefusedLogins:
             lines = log.read(_MOST)
             whole = lines.rpartition(b"\n")[0]
             self._offset += len(whole)
-            return [
-                found[1].decode(errors="replace") if found[1] else ""
-                for found in _REFUSED.finditer(whole)
-            ]
+            found = _REFUSED.finditer(whole)
+            return [_unquote((each[1] or b"").decode(errors="replace")) for each in found]
         return []
+
+
+def _unquote(name: str) -> str:
+    """A name as it was given; NATS 2.15 escapes what JSON escapes, too."""
+    try:
+        return str(json.loads(f'"{name}"'))
+    except ValueError:
+        return name
