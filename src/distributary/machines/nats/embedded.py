@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import secrets
@@ -24,7 +25,7 @@ from distributary.machines.nats.server_file import (
     write_private,
     write_server_file,
 )
-from distributary.machines.nats.server_log import RefusedLogins
+from distributary.machines.nats.server_log import FailedWrites, RefusedLogins
 from distributary.machines.nats.users import SERVICE_USER, NatsUser, format_users
 from distributary.machines.real.folder_lock import take_lock
 from distributary.machines.real.processes import describe_end, end_process, start_process
@@ -38,6 +39,9 @@ _LOCK = "server.lock"
 _SETTLED = 10.0  # seconds after which an exit no longer counts as a failed start
 _QUICK_ENDS = 5  # failed starts in a row before giving up
 _LOOK_EVERY = 1.0  # seconds between two looks at its log
+_MEND_EVERY = 10.0  # seconds between two restarts because it does not write
+_ROOM = 1 << 20  # bytes that a disk must take before a server is started on it again
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class EmbeddedServer:
         self._binary = _find_binary()
         self._process: asyncio.subprocess.Process
         self._record: ServerRecord
+        self._most_stored = 0  # bytes that JetStream may keep
+        self._is_mended = False  # the process was ended so that the next one writes again
 
     @property
     def options(self) -> NatsOptions:
@@ -119,12 +125,37 @@ class EmbeddedServer:
         while True:
             began = time.monotonic()
             status = await self._process.wait()
-            quick_ends = quick_ends + 1 if time.monotonic() - began < _SETTLED else 0
+            mended, self._is_mended = self._is_mended, False
+            is_quick = time.monotonic() - began < _SETTLED and not mended
+            quick_ends = quick_ends + 1 if is_quick else 0
             if quick_ends >= _QUICK_ENDS:
                 raise ServerStartError(f"it keeps exiting ({self._last_words()})")
             await asyncio.sleep(pause_before(quick_ends))
+            while not await asyncio.to_thread(_has_room, self._folder):
+                await asyncio.sleep(_LOOK_EVERY)
             await self.start()
-            on_restart(f"the embedded NATS server {describe_end(status)} and was restarted")
+            how = describe_end(status)
+            if mended:
+                how = "did not store any more, since its disk was full; there is room again,"
+            on_restart(f"the embedded NATS server {how} and was restarted")
+
+    async def mend(self) -> None:
+        """End the server when it does not write any more although its disk has room again.
+
+        A stream that met a full disk writes nothing until a server reads it anew, and JetStream's
+        limit is that of the room that there was at the start. Runs until cancelled.
+        """
+        failed, stuck = FailedWrites(self._room / "log"), 0
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            if await asyncio.to_thread(failed.read):
+                stuck = self.pid
+            if stuck != self.pid or self._process.returncode is not None:
+                continue
+            if await asyncio.to_thread(_has_room, self._folder):
+                self._is_mended, stuck = True, 0
+                await end_process(self._process)
+                await asyncio.sleep(_MEND_EVERY)
 
     async def tell_refused(self, on_refused: Callable[[str], None]) -> None:
         """Tell of everybody whom the server refuses for a wrong name or token, until cancelled."""
@@ -161,9 +192,12 @@ class EmbeddedServer:
         if self._settings.monitor:
             lines.append('http: "127.0.0.1:-1"')
         if self._settings.jetstream:
-            store = json.dumps(str((self._folder / "jetstream").absolute()))
-            sync = ", sync_interval: always" if self._settings.sync else ""
-            lines.append(f"jetstream {{ store_dir: {store}{sync} }}")
+            store = self._folder / "jetstream"
+            self._most_stored = max(self._most_stored, _find_most_stored(store))
+            options = [f"store_dir: {json.dumps(str(store.absolute()))}"]
+            options.append(f"max_file_store: {self._most_stored}")
+            options += ["sync_interval: always"] if self._settings.sync else []
+            lines.append(f"jetstream {{ {', '.join(options)} }}")
         return "\n".join([*lines, ""])
 
     def _authorize(self, token: str) -> str:
@@ -235,6 +269,8 @@ async def run_embedded_server(
         try:
             async with own_tasks() as start:
                 start(server.keep_up(on_restart))
+                if jetstream:
+                    start(server.mend())
                 if on_refused is not None:
                     start(server.tell_refused(on_refused))
                 yield server
@@ -249,6 +285,34 @@ def _hold_lock(home: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def _has_room(folder: Path) -> bool:
+    """Whether the disk of a folder is not full: it takes a file."""
+    probe = folder / ".room"
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(_ROOM))
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.errno not in _FULL
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return True
+
+
+def _find_most_stored(store: Path) -> int:
+    """Three quarters of the disk, without what others have on it; as much as NATS itself takes.
+
+    NATS does not count what the store has already: after a restart on a disk that is nearly full,
+    it would refuse everything.
+    """
+    sizes = []
+    for folder, _, names in os.walk(store):
+        with suppress(OSError):  # it is no more
+            sizes += [(Path(folder) / name).stat().st_size for name in names]
+    return (shutil.disk_usage(store.parent).free + sum(sizes)) * 3 // 4
 
 
 def _find_own_address(host: str) -> str:
