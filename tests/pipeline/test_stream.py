@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -728,6 +729,44 @@ def test_an_id_counts_once_after_many_messages_without_one(
     state = stream(spark, small_job(tmp_path, shapes=LogShapes(publications=shape)))
     assert state.batch == 1
     assert state.counts["publications"] == {"used": 241, "duplicates": 2, "reasons": {}}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"flow": "topic"}, "has no 'topic', which --column names for 'flow', only 'ts', 'flow'"),
+        ({"id": "offset"}, "has no 'offset', which --column names for 'id'"),
+    ],
+)
+def test_a_column_that_json_lines_do_not_have_ends_the_stream_with_nothing_read(
+    spark: SparkSession, tmp_path: Path, columns: dict[str, str], message: str
+) -> None:
+    (tmp_path / "subscriptions").mkdir()
+    for number in range(2):
+        at = START + timedelta(minutes=number)
+        write(tmp_path / "publications" / f"{number}.jsonl", [publication(at, "f")] * 3, at)
+    wrong = LogShapes(publications=LogShape(columns))
+    with pytest.raises(InputError, match=re.escape(message)):
+        stream(spark, small_job(tmp_path, shapes=wrong))
+    state = stream(spark, small_job(tmp_path))
+    assert state.counts["publications"] == {"used": 6, "duplicates": 0, "reasons": {}}
+
+
+def test_a_batch_without_a_column_that_earlier_ones_had_is_put_aside_and_noted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "subscriptions").mkdir()
+    for number, name in enumerate(["flow", "topic"]):
+        at = START + timedelta(minutes=number)
+        rows = [{"ts": at.isoformat(), name: "f"}] * 3
+        write(tmp_path / "publications" / f"{number}.jsonl", rows, at)
+    notes: list[str] = []
+    state = stream(spark, small_job(tmp_path), StreamHooks(note=notes.append))
+    assert state.counts["publications"]["reasons"] == {Reason.NO_FLOW: 3}
+    assert notes == [
+        "batch 1: all 3 rows of the publications are put aside: no flow; if it is now elsewhere, "
+        "start again with --column publications.flow=PATH"
+    ]
 
 
 def test_a_damaged_file_stops_the_stream_until_it_is_taken_out(

@@ -69,6 +69,13 @@ AHEAD = timedelta(days=1)
 _BYTES_PER_TALLY = 4  # of a running plan
 _BYTES_PER_ENDED_PAIR, _BYTES_PER_NAME = 30, 150
 _BROADCAST = 32 * 2**20
+_COLUMN_OF: Mapping[str, str] = {
+    Reason.NO_RECEIVER: "receiver",
+    Reason.NO_FLOW: "flow",
+    Reason.NO_TS: "ts",
+    Reason.ACTION: "action",
+}
+"""The columns that rows with these reasons may lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +170,11 @@ class BatchSteps:
             return ACTIONS.schema.empty_table(), state
         self._say("reading the subscriptions")
         window = TimeWindow(until=self._hooks.clock() + AHEAD)
-        shape = self._shapes.subscriptions
-        logs = [read_subscriptions(self._spark, one, window, shape=shape) for one in part.sources]
+        shape, first = self._shapes.subscriptions, not _count_rows(state, "subscriptions")
+        logs = [
+            read_subscriptions(self._spark, one, window, shape=shape, check=first)
+            for one in part.sources
+        ]
         digest = action_digest(_union([log.rows.drop("raw", "id") for log in logs])).withColumns(
             {"key": F.xxhash64("receiver", "flow"), "ts": F.unix_micros("ts")}
         )
@@ -172,6 +182,7 @@ class BatchSteps:
             found = self._collect(digest, part, folder)
             counts = _count_actions(found)
             self._write_quarantine(logs, counts, folder)
+        self._note_lost_column(counts, "subscriptions", state)
         return _select(found, ACTIONS), _add_counts(state, "subscriptions", counts)
 
     def _read_messages(
@@ -196,6 +207,7 @@ class BatchSteps:
             ids = IDS.schema.empty_table()
             if identified:
                 ids = _select(self._collect(_new_ids(rows), part, folder), IDS)
+        self._note_lost_column(counts, "publications", state)
         good = found.filter(pc.field("reason").is_null())
         state = replace(
             _add_counts(state, "publications", counts),
@@ -210,8 +222,11 @@ class BatchSteps:
         if state.latest is not None:
             watermark = to_time(state.latest) - self._job.late
         window = TimeWindow(since=watermark, until=self._hooks.clock() + AHEAD)
-        shape = self._shapes.publications
-        logs = [read_publications(self._spark, one, window, shape=shape) for one in part.sources]
+        shape, first = self._shapes.publications, not _count_rows(state, "publications")
+        logs = [
+            read_publications(self._spark, one, window, shape=shape, check=first)
+            for one in part.sources
+        ]
         return [_id_as_text(_mark_late(log, watermark)) for log in logs]
 
     def _mark_known(self, rows: DataFrame, part: Arrivals, folder: Path) -> DataFrame:
@@ -337,6 +352,16 @@ class BatchSteps:
             written = count_rows(path)
         check_sum(name, counts.read, counts, written)
 
+    def _note_lost_column(self, counts: RowCounts, log: str, state: LedgerState) -> None:
+        """Note if all rows of a batch lack a column, which may have another name now."""
+        reason = next(iter(counts.reasons), None)
+        if len(counts.reasons) == 1 and counts.quarantined == counts.read and reason in _COLUMN_OF:
+            self._hooks.note(
+                f"batch {state.batch}: all {counts.read:,} rows of the {log} are put aside: "
+                f"{reason}; if it is now elsewhere, start again with "
+                f"--column {log}.{_COLUMN_OF[reason]}=PATH"
+            )
+
     def _say(self, step: str) -> None:
         say(self._spark, step)
         self._hooks.step(step)
@@ -453,6 +478,12 @@ def _cache(frame: DataFrame, *, needed: bool) -> Iterator[None]:
     finally:
         if needed:
             frame.unpersist()
+
+
+def _count_rows(state: LedgerState, log: str) -> int:
+    """The rows of a log so far."""
+    counts = state.counts.get(log, {"used": 0, "duplicates": 0, "reasons": {}})
+    return int(counts["used"] + counts["duplicates"] + sum(counts["reasons"].values()))
 
 
 def _extreme(of: Callable[[Sequence[int]], int], *values: int | None) -> int | None:

@@ -216,9 +216,13 @@ def read_subscriptions(
     window: TimeWindow | None = None,
     *,
     shape: LogShape = AS_DOCUMENTED,
+    check: bool = True,
 ) -> Log:
-    """Read the subscription log; subscriptions made before the window still stand."""
-    log = open_log(spark, "subscriptions", source, SUBSCRIPTION_COLUMNS, shape)
+    """Read the subscription log; subscriptions made before the window still stand.
+
+    `check`: see `open_log`.
+    """
+    log = open_log(spark, "subscriptions", source, SUBSCRIPTION_COLUMNS, shape, check=check)
     until = TimeWindow(until=window.until) if window else TimeWindow()
     action, unknown = _read_actions(shape)
     faults = [
@@ -239,10 +243,14 @@ def read_publications(
     attributes: StructType | Literal["all"] | None = None,
     *,
     shape: LogShape = AS_DOCUMENTED,
+    check: bool = True,
 ) -> Log:
-    """Read the publication log; rows outside the window are bad. `attributes`: see `LogColumns`."""
+    """Read the publication log; rows outside the window are bad.
+
+    `attributes`: see `LogColumns`; `check`: see `open_log`.
+    """
     columns = replace(PUBLICATION_COLUMNS, attributes=attributes)
-    log = open_log(spark, "publications", source, columns, shape)
+    log = open_log(spark, "publications", source, columns, shape, check=check)
     kept = _cast_attributes(log)
     wrong = [F.col(quote_name(name)).isNotNull() & value.isNull() for name, value in kept.items()]
     size = _parse_whole(log, "size")

@@ -108,14 +108,19 @@ def open_log(
     where: str | Source,
     columns: LogColumns,
     shape: LogShape = AS_DOCUMENTED,
+    *,
+    check: bool = True,
 ) -> OpenedLog:
-    """Open a log with these columns, in whichever format it is."""
+    """Open a log with these columns, in whichever format it is.
+
+    JSON lines may lack a column in some rows; `check` refuses those whose first rows all lack it.
+    """
     source = where if isinstance(where, Source) else resolve_source(spark, where)
     if shape is not AS_DOCUMENTED:
         check_clock(spark, shape)
     with report_read_faults(source.path):
         log = _open_rows(spark, name, source, columns, shape)
-        if shape.guess and source.format == "json":
+        if check and source.format == "json":
             _check_keys(_open_sample(spark, log, columns), columns)
         if "ts" not in columns.known or not shape.path_of("ts"):
             return log
