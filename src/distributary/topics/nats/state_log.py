@@ -5,7 +5,8 @@ server refuses it if another service has written meanwhile. So a service that wa
 off from the server, can confirm nothing any more once its successor has written.
 
 A batch of records is one message, or several pieces if it is large; it counts once its last piece
-is there. A snapshot begins afresh: what comes before it is purged.
+is there, directly after the others and by the same writer. A snapshot begins afresh: what comes
+before it is purged.
 """
 
 from __future__ import annotations
@@ -207,10 +208,13 @@ class StateLog:
 
     async def _replay(self) -> None:
         unusable: list[Exception] = []
-        body = bytearray()
-        async for piece in self._read():
+        body, writer = bytearray(), ""
+        async for name, piece in self._read():
             if self._stopping():
                 raise StoppedError
+            if name != writer:  # what another one has not completed never counted
+                writer = name
+                body.clear()
             body += piece.data
             if not piece.last:
                 continue
@@ -243,7 +247,7 @@ class StateLog:
                 yield error
 
     async def _read(self) -> Any:
-        """Yield the pieces up to the last one that was there when the stream was opened."""
+        """Yield the pieces that were there when the stream was opened, each after its writer."""
         found = await self._js.subscribe(self._subjects.state, ordered_consumer=True)
         try:
             while True:
@@ -256,7 +260,7 @@ class StateLog:
                         f"has a message that no service wrote ({error})",
                         "purge it, or use another --prefix",
                     ) from error
-                yield piece
+                yield (message.headers or {}).get(_ID, "").partition("/")[0], piece
                 if message.metadata.sequence.stream >= self._last:
                     return
         finally:
