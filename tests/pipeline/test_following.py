@@ -13,10 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributary.cost import evaluate
-from distributary.model import Constraints, Interest, Limits, Plan
-from distributary.pipeline.following import FollowedPlan, PlanFollower, find_unserved
+from distributary.model import Constraints, Demand, Interest, Limits, Plan
+from distributary.pipeline import following
+from distributary.pipeline.following import (
+    FollowedPlan,
+    PlanFollower,
+    budget_to_move,
+    find_unserved,
+)
 from distributary.pipeline.live_demand import DemandChange, LiveDemand
-from distributary.planning import Request
+from distributary.planning import MadePlan, Request, make_plan
+from distributary.planning.best import PATIENCE
 from tests.oracles import plain
 from tests.strategies import any_plans, interests
 
@@ -198,6 +205,31 @@ def test_a_batch_that_changes_no_subscription_leaves_the_whole_demand_alone(monk
     assert followed is not None
     assert followed.made is None
     assert (followed.moves, followed.new) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("trigger_s", "budget_s"), [(0.0, 0.25), (1.0, 0.4), (10.0, 4.0), (60.0, 5.0)]
+)
+def test_a_search_for_moves_takes_no_longer_than_batches_are_apart(
+    monkeypatch: pytest.MonkeyPatch, trigger_s: float, budget_s: float
+) -> None:
+    asked: list[float] = []
+
+    def note_budget(demand: Demand, request: Request) -> MadePlan:
+        asked.append(request.search.budget_s)
+        return make_plan(demand, request.replace(budget_s=0.002))
+
+    stream = Stream(REQUEST.replace(budget_s=30.0))
+    monkeypatch.setattr(following, "make_plan", note_budget)
+    stream.follower = PlanFollower(
+        stream.request, stream.live, None, 0.1, None, budget_to_move(trigger_s)
+    )
+    circles = {(f"r{r}", f"f{f}"): True for r in range(6) for f in range(6) if r % 2 == f % 2}
+    stream.take(circles, {})
+    stream.reference = 1e-9
+    stream.take({("r0", "f1"): True, ("r1", "f0"): True, ("r2", "f3"): True}, {})
+    assert asked == [30.0, pytest.approx(budget_s)]  # the first plan, and the moves
+    assert PATIENCE * budget_s <= max(trigger_s, PATIENCE * 0.25)
 
 
 def test_a_plan_whose_flows_all_left_is_made_anew() -> None:

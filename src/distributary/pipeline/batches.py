@@ -35,7 +35,12 @@ from distributary.model import Demand, Plan, Rates
 from distributary.pipeline.base import BasePlan, BaseWatch
 from distributary.pipeline.buckets import TableKind
 from distributary.pipeline.collecting import collect_parts
-from distributary.pipeline.following import FollowedPlan, PlanFollower, find_unserved
+from distributary.pipeline.following import (
+    FollowedPlan,
+    PlanFollower,
+    budget_to_move,
+    find_unserved,
+)
 from distributary.pipeline.history import describe_batch, describe_plan
 from distributary.pipeline.ingest import (
     Log,
@@ -105,7 +110,12 @@ class BatchSteps:
         self._hooks, self._kept = hooks, KeptState(job, ledger, hooks.step)
         self._shapes = job.shapes.without_guessing()
         self._follower = PlanFollower(
-            job.request, self._kept.demand, self._read_running(), job.drift, job.max_moves
+            job.request,
+            self._kept.demand,
+            self._read_running(),
+            job.drift,
+            job.max_moves,
+            budget_to_move(job.trigger.total_seconds()),
         )
         self._base = None if job.base is None else BaseWatch(job.base, job.request.size)
         if self._base is not None and self._base.is_missing:
@@ -354,12 +364,12 @@ class BatchSteps:
 
     def _note_lost_column(self, counts: RowCounts, log: str, state: LedgerState) -> None:
         """Note if all rows of a batch lack a column, which may have another name now."""
-        reason = next(iter(counts.reasons), None)
-        if len(counts.reasons) == 1 and counts.quarantined == counts.read and reason in _COLUMN_OF:
+        lost = [_COLUMN_OF.get(reason) for reason in counts.reasons]
+        if len(lost) == 1 and lost[0] is not None and counts.quarantined == counts.read:
             self._hooks.note(
                 f"batch {state.batch}: all {counts.read:,} rows of the {log} are put aside: "
-                f"{reason}; if it is now elsewhere, start again with "
-                f"--column {log}.{_COLUMN_OF[reason]}=PATH"
+                f"{next(iter(counts.reasons))}; if it is now elsewhere, start again with "
+                f"--column {log}.{lost[0]}=PATH"
             )
 
     def _say(self, step: str) -> None:

@@ -48,11 +48,12 @@ from distributary.planning import (
     price_solution,
 )
 
-__all__ = ["FollowedPlan", "PlanFollower", "find_unserved", "follow"]
+__all__ = ["FollowedPlan", "PlanFollower", "budget_to_move", "find_unserved", "follow"]
 
 MOVED_SHARE = 0.02
 # The budget of the request is for the first plan; the next ones begin near their end.
 SECONDS_TO_COMPLETE, SECONDS_TO_MOVE = 0.5, 5.0
+_SHARE_TO_MOVE, _LEAST_TO_MOVE = 0.4, 0.25  # the clock ends a search after 2.5 times its budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,15 @@ class FollowedPlan:
         return None if self.before is None else self.before.excess - self.cost.excess
 
 
+def budget_to_move(trigger_s: float) -> float:
+    """How many seconds a search for moves may take if batches begin at this interval.
+
+    Newcomers of the next batch wait for its end. Like every budget it is an amount of work, so the
+    same interval gives the same moves; the clock ends a search about when the next batch is due.
+    """
+    return min(SECONDS_TO_MOVE, max(_LEAST_TO_MOVE, _SHARE_TO_MOVE * trigger_s))
+
+
 def follow(
     demand: Demand,
     request: Request,
@@ -101,12 +111,13 @@ def follow(
     max_moves: int | None = None,
     *,
     is_base: bool = False,
+    seconds_to_move: float = SECONDS_TO_MOVE,
 ) -> FollowedPlan:
     """The plan for a demand: a new one, or the running one completed, with moves if it drifted.
 
     `is_base` says that the previous plan is a base that was taken just now. `max_moves` is by
-    default 2 % of the flows, and at least one. If no plan within these moves keeps the terms of the
-    request, `InfeasibleError` says why.
+    default 2 % of the flows, and at least one; `seconds_to_move` is the budget to search for them.
+    If no plan within these moves keeps the terms of the request, `InfeasibleError` says why.
     """
     flows = len(demand.interest.flows)
     if previous is None:
@@ -115,16 +126,16 @@ def follow(
         return FollowedPlan(made, demand, cost, cost.relative_excess, new=flows)
     most = _most_moves(flows, max_moves)
     try:
-        served = _move_flows(demand, request, previous, 0, reference)
+        served = _place_flows(demand, request, previous, reference)
     except InfeasibleError:
         if not most:
             raise
-        forced = _move_flows(demand, request, previous, most, reference)
+        forced = _move_flows(demand, request, previous, reference, most, seconds_to_move)
         return replace(forced, reference=forced.excess)
     served = _measure_drift(served, is_base=is_base)
     if not most or not _is_worth_moving(served, drift):
         return _settle_unknown(served)
-    better = _move_flows(demand, request, previous, most, served.reference)
+    better = _move_flows(demand, request, previous, served.reference, most, seconds_to_move)
     if better.excess >= served.excess:
         return replace(served, reference=served.excess)
     better = replace(better, drift=served.drift, before=served.cost)
@@ -145,9 +156,10 @@ class PlanFollower:
         running: Plan | None,
         drift: float,
         max_moves: int | None = None,
+        seconds_to_move: float = SECONDS_TO_MOVE,
     ) -> None:
         self._request, self._demand = request, demand
-        self._drift, self._max_moves = drift, max_moves
+        self._drift, self._max_moves, self._seconds_to_move = drift, max_moves, seconds_to_move
         self.restart(running)
 
     def restart(self, running: Plan | None) -> None:
@@ -218,7 +230,9 @@ class PlanFollower:
         if most and _is_worth_moving(served, self._drift):
             demand = self._take_demand()
             previous = self._list_places(running, step)
-            better = _move_flows(demand, self._request, previous, most, served.reference)
+            better = _move_flows(
+                demand, self._request, previous, served.reference, most, self._seconds_to_move
+            )
             assert better.made is not None
             moved, _ = self._load(better.made.solution.plan)
             if self._cost(moved).excess < cost.excess:
@@ -247,6 +261,7 @@ class PlanFollower:
             self._drift,
             self._max_moves,
             is_base=is_base,
+            seconds_to_move=self._seconds_to_move,
         )
         assert followed.made is not None
         plan = followed.made.solution.plan
@@ -330,11 +345,23 @@ def find_unserved(plan: Plan | None, interest: Interest) -> list[tuple[str, str]
     ]
 
 
+def _place_flows(
+    demand: Demand, request: Request, previous: Previous, reference: float | None
+) -> FollowedPlan:
+    """The running plan completed for a demand, without moves."""
+    return _move_flows(demand, request, previous, reference, 0, SECONDS_TO_COMPLETE)
+
+
 def _move_flows(
-    demand: Demand, request: Request, previous: Previous, most: int, reference: float | None
+    demand: Demand,
+    request: Request,
+    previous: Previous,
+    reference: float | None,
+    most: int,
+    seconds: float,
 ) -> FollowedPlan:
     """The running plan completed for a demand, with at most `most` moves."""
-    budget_s = min(request.search.budget_s, SECONDS_TO_MOVE if most else SECONDS_TO_COMPLETE)
+    budget_s = min(request.search.budget_s, seconds)
     request = request.replace(previous=previous, max_moves=most, budget_s=budget_s)
     made = make_plan(demand, request)
     moves = moves_between(previous, made.solution.plan, made.solution.session_origin)
