@@ -70,6 +70,7 @@ from distributary.topics.names import (
 )
 from distributary.topics.numbers import MOST
 from distributary.topics.policy import Policy, derive_generator
+from distributary.topics.reception import UnexpectedMessageError, check_for_channel
 from distributary.topics.records import HostLog, HostState, State
 from distributary.topics.topic import FlowMeter, TopicChannel, TopicState
 
@@ -232,7 +233,7 @@ class TopicHost:
             self.heard[sender] = now
             self._on_client_message(sender, to, said, now)
         elif is_channel(sender) and not self.hosts(sender) and self.hosts(to):
-            self._feed_if_understood(sender, to, said, now)
+            self._feed_if_expected(sender, to, said, now)
         else:
             self.counts.refused += 1  # a sender that claims to be a channel of this host
         return self._finish(now)
@@ -336,7 +337,7 @@ class TopicHost:
             return
         if isinstance(message, Repair) and to in self.topics:
             message = self._clamp_repair(sender, self.topics[to], message)
-        self._feed_if_understood(sender, to, message, now)
+        self._feed_if_expected(sender, to, message, now)
 
     def _is_missing(self, channel: str) -> bool:
         """Whether a topic's channel belongs to this host and does not exist."""
@@ -437,12 +438,14 @@ class TopicHost:
         actions, self._actions = self._actions, []
         return [*map(Append, self._log.take()), *actions]
 
-    def _feed_if_understood(self, sender: str, to: str, message: Message, now: float) -> None:
+    def _feed_if_expected(self, sender: str, to: str, message: Message, now: float) -> None:
         """Hand a message from outside to a channel, or count it as refused."""
         try:
-            self._feed(sender, to, message, now)
-        except (TypeError, ValueError):
+            check_for_channel(to, sender, message)
+        except UnexpectedMessageError:
             self.counts.refused += 1
+            return
+        self._feed(sender, to, message, now)
 
     def _feed(self, sender: str, to: str, message: Message, now: float) -> None:
         machine = self.machine(to)

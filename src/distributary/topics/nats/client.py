@@ -267,14 +267,17 @@ class NatsClient(TopicClient):
         """Handle a message to this client; answers to the publisher bypass the queue of events."""
         try:
             if message.data[:1] == TAKEN:
-                for taken in decode_taken(message.data):
-                    self._writer.hear(taken)
-                return
-            data = self._pieces.take(message.data)
-            if data is None:
-                return
-            sender, said = decode(data)
+                sender, said = "", decode_taken(message.data)
+            else:
+                data = self._pieces.take(message.data)
+                if data is None:
+                    return
+                sender, said = decode(data)
         except ValueError:
+            return
+        if isinstance(said, list):
+            for taken in said:
+                self._writer.hear(taken)
             return
         if isinstance(said, Expect | NoTopic):
             for topic, puts in self._writer.hear(said):

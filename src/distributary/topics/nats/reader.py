@@ -27,6 +27,7 @@ from distributary.topics.nats.packets import EventPacket
 from distributary.topics.nats.permissions import Refusal, has_token
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.parts import split_message
+from distributary.topics.reception import UnexpectedMessageError, check_for_subscriber
 
 __all__ = ["TopicReader"]
 
@@ -191,8 +192,13 @@ class TopicReader:
     async def _take(self, sender: str, message: Any) -> None:
         if isinstance(message, NoTopic):
             await self._miss(message.topic)
-        else:
-            await self._feed(sender, message)
+            return
+        try:
+            check_for_subscriber(sender, message)
+        except UnexpectedMessageError:
+            self.dropped += 1
+            return
+        await self._feed(sender, message)
 
     async def _miss(self, topic: str) -> None:
         """Report to the caller or to the reader of a subscription that the topic does not exist."""
@@ -212,12 +218,7 @@ class TopicReader:
             await self._feed(_OUTSIDE, Unwant(topic))
 
     async def _feed(self, sender: str, message: Any) -> None:
-        try:
-            actions = self.machine.on_message(sender, message, time.time())
-        except (TypeError, ValueError):
-            self.dropped += 1  # not a message to a subscriber
-            return
-        await self._perform(actions)
+        await self._perform(self.machine.on_message(sender, message, time.time()))
         if self._denied:
             await self._fail_denied()
         if isinstance(message, Left):

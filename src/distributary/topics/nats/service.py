@@ -42,7 +42,6 @@ from distributary.topics.codec import (
     Create,
     Created,
     NoTopic,
-    Put,
     Remove,
     Removed,
     decode,
@@ -378,36 +377,33 @@ class TopicService:
         if message.subject == self.subjects.status:
             return [_Answer(message.reply, self.status().encode())] if message.reply else ()
         try:
-            to = self.subjects.channel(message.subject)
-            if to == JOINT:
-                return self._take_joint_puts(message.data, now)
-            if message.data[:1] == BEAT:
-                sender, said = decode_beat(message.data)
-            elif message.data[:1] and message.data[0] in PACKETS:
-                sender, puts = decode_puts(message.data)
-                return self._take_puts(sender, to, puts, now)
-            else:
-                sender, said = decode(message.data)
+            found = self._decode(message)
         except ValueError:  # msgspec's are ValueErrors, too
             self.host.counts.refused += 1
             return ()
-        actions = self.host.on_message(sender, ChannelMessage(to, said), now)
-        answers = _ANSWERS.get(type(said))
+        actions = [
+            action for sender, said in found for action in self.host.on_message(sender, said, now)
+        ]
+        answers = _ANSWERS.get(type(found[0][1].message)) if found else None
         if answers:  # who asks waits for the reply, nobody else
             return list(_redirect_answers(actions, answers, message.reply))
         return actions
 
-    def _take_puts(self, sender: str, to: str, puts: list[Put], now: float) -> list[Action]:
-        said = (ChannelMessage(to, put) for put in puts)
-        return [action for each in said for action in self.host.on_message(sender, each, now)]
-
-    def _take_joint_puts(self, data: bytes, now: float) -> list[Action]:
-        sender, found = decode_joint_puts(data)
-        return [
-            action
-            for topic, puts in found
-            for action in self._take_puts(sender, topic_channel(topic), puts, now)
-        ]
+    def _decode(self, message: Msg) -> list[tuple[str, ChannelMessage]]:
+        """What a message says to channels, each with its sender; raises `ValueError`."""
+        to, data = self.subjects.channel(message.subject), message.data
+        if to == JOINT:
+            sender, found = decode_joint_puts(data)
+            puts = ((topic_channel(topic), put) for topic, each in found for put in each)
+            return [(sender, ChannelMessage(channel, put)) for channel, put in puts]
+        if data[:1] == BEAT:
+            sender, beat = decode_beat(data)
+            return [(sender, ChannelMessage(to, beat))]
+        if data[:1] and data[0] in PACKETS:
+            sender, stream = decode_puts(data)
+            return [(sender, ChannelMessage(to, put)) for put in stream]
+        sender, said = decode(data)
+        return [(sender, ChannelMessage(to, said))]
 
     async def _send(self, sends: list[Send]) -> None:
         """Send messages, the events of a topic together, and the confirmations of a client."""

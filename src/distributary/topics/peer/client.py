@@ -30,10 +30,11 @@ from distributary.topics.codec import (
 )
 from distributary.topics.host import ChannelMessage
 from distributary.topics.messages import Join, Left, Unwant, Want
-from distributary.topics.names import topic_channel, topic_of
+from distributary.topics.names import is_topic, topic_channel, topic_of
 from distributary.topics.peer.messages import Listen, Neighbours, Unlisten
 from distributary.topics.peer.runs import join_puts, split_run
 from distributary.topics.policy import Policy
+from distributary.topics.reception import UnexpectedMessageError, check_for_subscriber
 from distributary.topics.subscriber import Subscriber
 
 __all__ = [
@@ -223,7 +224,7 @@ class PeerClient:
                 return []
             case ChannelMessage(channel, said):
                 return self._on_said(channel, said, now)
-        raise TypeError(f"a client does not understand {message!r}")
+        raise UnexpectedMessageError("a client", sender, message)
 
     def on_timer(self, name: str, now: float) -> list[Action]:
         """Send heartbeats, repeat what is not confirmed, and leave a silent peer."""
@@ -330,12 +331,12 @@ class PeerClient:
                 return self._on_taken(said, now)
             case Expect():
                 return self._on_expect(said, now)
-            case Created(new):
+            case Created(new) if is_topic(channel):
                 topic = topic_of(channel)
                 if self._creating.pop(topic, None) is None:
                     return []
                 return [Deliver(self.name, (topic, Created(new)), now)]
-            case Removed():
+            case Removed() if is_topic(channel):
                 topic = topic_of(channel)
                 if topic not in self._removing:
                     return []
@@ -345,6 +346,7 @@ class PeerClient:
                 if topic in self.subscriber.wanted or topic in self._outboxes:
                     return [Deliver(self.name, said, now)]
                 return []
+        check_for_subscriber(channel, said)
         actions = self._perform(self.subscriber.on_message(channel, said, now), now)
         if isinstance(said, Left) and channel not in self.subscriber.on:
             at = now + self.parameters.linger

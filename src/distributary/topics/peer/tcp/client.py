@@ -46,6 +46,7 @@ from distributary.topics.peer.tcp.errors import PeerAwayError, PeerRefusedError
 from distributary.topics.peer.tcp.greeting import Hello, client_name, find_fault
 from distributary.topics.peer.tcp.policy import LIVE_PEERS
 from distributary.topics.peer.tcp.requests import Confirmations, Requests
+from distributary.topics.reception import UnexpectedMessageError
 
 __all__ = ["RingClient"]
 
@@ -451,7 +452,7 @@ class RingClient(TopicClient):
             return
         try:
             actions = self.machine.on_message(connection.peer.dialled, message, self._clock())
-        except (TypeError, ValueError):
+        except UnexpectedMessageError:
             self._dropped += 1  # not a message to a client
             return
         self._perform(actions)
