@@ -42,7 +42,8 @@ from distributary.model import (
     broken_constraints,
     plan_problems,
 )
-from distributary.pipeline import buckets
+from distributary.pipeline import buckets, collecting
+from distributary.pipeline import job as job_module
 from distributary.pipeline import stream as stream_module
 from distributary.pipeline.batches import stream_need
 from distributary.pipeline.buckets import BucketTable, Longs, TableFiles, TableKind
@@ -891,6 +892,35 @@ def test_interest_beyond_the_limit_is_refused_and_ended_pairs_count(
         match=r"1 pairs of interest and 50 that ended take about .*--driver-limit.*`pipeline run`",
     ):
         stream(spark, small_job(tmp_path, driver_limit=1_000))
+
+
+def test_a_batch_too_large_to_collect_is_refused_before_and_read_with_more_memory(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "publications").mkdir()
+    monkeypatch.setattr(collecting, "_AT_ONCE", 0)
+    monkeypatch.setattr(collecting.pq, "read_table", lambda path: pytest.fail("read"))
+    rows = [subscription(START, f"r{n}", "f") for n in range(50)]
+    write(tmp_path / "subscriptions" / "0.csv", rows, START)
+    with pytest.raises(InputError, match=r"batch 0 comes to 50 different rows.*--driver-limit"):
+        stream(spark, small_job(tmp_path, driver_limit=14_999))
+    monkeypatch.undo()
+    assert stream(spark, small_job(tmp_path)).counts["subscriptions"]["used"] == 50
+
+
+def test_a_backlog_of_large_files_comes_in_several_batches(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "publications").mkdir()
+    monkeypatch.setattr(job_module, "_LEAST_BATCH", 1)
+    rows = [subscription(START, f"r{n}", "f") for n in range(500)]
+    for number in range(4):
+        write(tmp_path / "subscriptions" / f"{number}.csv", rows, START)
+    size = (tmp_path / "subscriptions" / "0.csv").stat().st_size
+    job = small_job(tmp_path, files_per_batch=None, driver_limit=16 * int(2.5 * size))
+    state = stream(spark, job)
+    assert [line["files"] for line in history(job)] == [2, 2]
+    assert state.counts["subscriptions"] == {"used": 1000, "duplicates": 1000, "reasons": {}}
 
 
 def test_names_and_pairs_that_are_gone_count_as_memory() -> None:

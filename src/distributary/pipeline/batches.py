@@ -73,6 +73,7 @@ __all__ = ["BatchSteps", "StreamHooks", "stream_need"]
 AHEAD = timedelta(days=1)
 _BYTES_PER_TALLY = 4  # of a running plan
 _BYTES_PER_ENDED_PAIR, _BYTES_PER_NAME = 30, 150
+_BYTES_PER_ROW = 300  # of a batch, as collected and as taken into a table
 _BROADCAST = 32 * 2**20
 _COLUMN_OF: Mapping[str, str] = {
     Reason.NO_RECEIVER: "receiver",
@@ -260,7 +261,7 @@ class BatchSteps:
         return rows.withColumn("copy", F.col("copy") | again).drop("_known")
 
     def _collect(self, frame: DataFrame, part: Arrivals, folder: Path) -> pa.Table:
-        return pa.concat_tables(list(collect_parts(frame, folder, part.size)))
+        return pa.concat_tables(list(collect_parts(frame, folder, part.size, self._check_rows)))
 
     def _follow_demand(self, state: LedgerState, change: DemandChange, folder: Path) -> LedgerState:
         """Let the plan follow the demand: a new version if it differs from the running plan."""
@@ -351,6 +352,18 @@ class BatchSteps:
                 "executors",
             )
 
+    def _check_rows(self, rows: int) -> None:
+        """Refuse a batch whose rows, aggregated, take more memory than the driver may use."""
+        need, limit = _BYTES_PER_ROW * rows, self._job.driver_limit
+        if need > limit:
+            raise InputError(
+                f"batch {self._ledger.state.batch + 1} comes to {rows:,} different rows, about "
+                f"{need / 2**30:.1f} GiB, more than the {limit / 2**30:.1f} GiB that a stream may "
+                "use",
+                remedy="raise --driver-limit, or replace its files by smaller ones; nothing of it "
+                "was read",
+            )
+
     def _write_quarantine(self, logs: Sequence[Log], counts: RowCounts, folder: Path) -> None:
         """Write the bad rows, reading the files again, and check their number."""
         name, written = logs[0].name, 0
@@ -424,6 +437,7 @@ def _new_ids(rows: DataFrame) -> DataFrame:
 def _select(found: pa.Table, kind: TableKind) -> pa.Table:
     """The usable rows of what was collected, as rows of a table of the state."""
     if "reason" in found.column_names:
+        found = found.select([*kind.schema.names, "reason"])  # the others need not be copied
         found = found.filter(pc.field("reason").is_null())
     return found.select(kind.schema.names).cast(kind.schema)
 

@@ -23,6 +23,7 @@ SLOTS = 60
 
 DRIVER_LIMIT = 4 * 2**30
 _BYTES_PER_PAIR, _BYTES_PER_SEAT = 140, 5
+_LEAST_BATCH, _BATCHES_PER_LIMIT = 32 * 2**20, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class StreamJob:
     `subscriptions` and `publications` are folders, or `kafka://host:port/topic` with JSON values.
     `base` is the folder of a plan to go on from, looked at before each batch.
     `max_moves` is the most flows that may change their session in one batch, by default 2 %. A
-    batch takes at most `files_per_batch` files of each log.
+    batch takes at most `files_per_batch` files of each log, or, without it, `bytes_per_batch`.
     """
 
     out: Path
@@ -89,7 +90,7 @@ class StreamJob:
     drift: float = 0.1
     max_moves: int | None = None
     until_idle: bool = False
-    files_per_batch: int = 100
+    files_per_batch: int | None = None
     driver_limit: int = DRIVER_LIMIT
     base: Path | None = None
 
@@ -99,7 +100,7 @@ class StreamJob:
         _check_following(self.request, 0 if self.max_moves is None else self.max_moves)
         if not self.drift >= 0:
             raise ValueError(f"drift must be at least 0, not {self.drift}")
-        if self.files_per_batch < 1:
+        if self.files_per_batch is not None and self.files_per_batch < 1:
             raise ValueError(f"files_per_batch must be at least 1, not {self.files_per_batch}")
         if self.rate_window < timedelta(seconds=1) or self.late < timedelta(0):
             raise ValueError("rate_window must be at least a second and late at least 0")
@@ -108,6 +109,14 @@ class StreamJob:
     def logs(self) -> dict[str, str]:
         """The folder or topic of each log, by its name."""
         return {"subscriptions": self.subscriptions, "publications": self.publications}
+
+    @property
+    def bytes_per_batch(self) -> int:
+        """How large the files of a log in one batch may be together, if there is more than one.
+
+        What a backlog of files holds thus fits beside the demand, also where files are compressed.
+        """
+        return max(_LEAST_BATCH, self.driver_limit // _BATCHES_PER_LIMIT)
 
     @property
     def slot_us(self) -> int:

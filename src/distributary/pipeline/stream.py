@@ -28,7 +28,7 @@ from distributary.pipeline.kept_state import rate_span
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
 from distributary.pipeline.sources import report_read_faults
 from distributary.pipeline.steps import say
-from distributary.pipeline.watching import watch_log
+from distributary.pipeline.watching import BatchSize, watch_log
 
 __all__ = ["StreamHooks", "StreamJob", "rate_span", "stream"]
 
@@ -63,7 +63,10 @@ def stream(spark: SparkSession, job: StreamJob, hooks: StreamHooks | None = None
 def _start_query(
     spark: SparkSession, job: StreamJob, ledger: Ledger, steps: BatchSteps
 ) -> StreamingQuery:
-    logs = [watch_log(spark, log, where, job.files_per_batch) for log, where in job.logs.items()]
+    most: BatchSize = ("maxBytesPerTrigger", job.bytes_per_batch)
+    if job.files_per_batch is not None:
+        most = ("maxFilesPerTrigger", job.files_per_batch)
+    logs = [watch_log(spark, log, where, most) for log, where in job.logs.items()]
     writer = (
         reduce(DataFrame.unionByName, logs)
         .writeStream.foreachBatch(steps.run)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,12 +22,16 @@ from distributary.errors import InputError
 from distributary.pipeline.sources import Source, sources_of
 from distributary.pipeline.spark import spark_message
 
-__all__ = ["Arrivals", "list_arrivals", "watch_log"]
+__all__ = ["Arrivals", "BatchSize", "list_arrivals", "watch_log"]
 
 _FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _NAMES = "*.{parquet,csv,csv.gz,jsonl,jsonl.gz,json,json.gz}"
 _FOREVER = "36500d"  # by default Spark ignores files a week older than the newest
 _KAFKA = "kafka://"
+
+
+BatchSize = tuple[Literal["maxFilesPerTrigger", "maxBytesPerTrigger"], int]
+"""How much of a folder a batch takes, as Spark's option; it takes one file at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +43,12 @@ class Arrivals:
     size: int = 0
 
 
-def watch_log(spark: SparkSession, log: str, where: str, files_per_batch: int) -> DataFrame:
+def watch_log(spark: SparkSession, log: str, where: str, most: BatchSize) -> DataFrame:
     """A log as a stream: `log, path, length`, and from Kafka `value, block, line`."""
     if where.startswith(_KAFKA):
         rows = _watch_topic(spark, where)
     else:
-        rows = _watch_folder(spark, where, files_per_batch)
+        rows = _watch_folder(spark, where, most)
     return rows.withColumn("log", F.lit(log))
 
 
@@ -69,7 +74,7 @@ def _list_lines(rows: DataFrame, address: str) -> Arrivals:
     return Arrivals(() if lines.isEmpty() else (Source(address, "json", lines=lines),))
 
 
-def _watch_folder(spark: SparkSession, folder: str, files_per_batch: int) -> DataFrame:
+def _watch_folder(spark: SparkSession, folder: str, most: BatchSize) -> DataFrame:
     if "://" not in folder and not folder.startswith("file:"):
         path = Path(folder).resolve()
         if not path.is_dir():
@@ -78,7 +83,7 @@ def _watch_folder(spark: SparkSession, folder: str, files_per_batch: int) -> Dat
     names = (
         spark.readStream.format("binaryFile")
         .schema(_FILES)
-        .option("maxFilesPerTrigger", files_per_batch)
+        .option(*most)
         .option("maxFileAge", _FOREVER)
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", _NAMES)
