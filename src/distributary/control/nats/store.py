@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -32,6 +32,7 @@ from distributary.control.nats.plan_store import PlanStore
 from distributary.control.reports import InterestRecord, PublisherRecord
 from distributary.control.settings import ControlSettings
 from distributary.control.status import AuditEntry
+from distributary.errors import StateError
 from distributary.machines.nats.jetstream import AWAY, create_replicated
 from distributary.machines.nats.tail import follow_stream
 from distributary.model import Plan
@@ -49,7 +50,11 @@ _PATIENCE = 3.0  # seconds that a server may be busy, before that is an alarm
 _WRONG_SEQUENCE: Final = (10071, 10164)
 _EXPECTED = "Nats-Expected-Last-Sequence"
 _AUDIT_READ, _AUDIT_KEPT = 8_000, 100_000  # entries: at two a second, an hour is read
-_REPORTS_FOR, _REPORT_BYTES = 3600.0, 1 << 30
+_REPORTS_FOR = 3600.0  # seconds
+# Bytes of reports that are kept, and as many for everything else: as much of it as there is.
+_REPORT_BYTES: Final = (1 << 30, 1 << 28, 1 << 26, 1 << 24, 1 << 22, 1 << 20)
+# What a server says for lack of room, by its limits or an account's.
+_NO_ROOM = ("insufficient", "maximum bytes", "no space", "limits exceeded", "exceeds account limit")
 _HEADERS = 512  # bytes of a message for all but its data
 _LONG_TEXT = 200  # characters, of what is too long for a message
 _KEPT_DECISIONS = 10  # earlier values of a key, should the last one be damaged
@@ -59,6 +64,10 @@ DAMAGED, REFUSED = "damaged key", "server refuses to store"
 
 class StoppedError(Exception):
     """The service was told to stop while the server was away: the write may not be stored."""
+
+
+class _NoRoomError(Exception):
+    """The server has no room for what is to be created."""
 
 
 class ControlStore:
@@ -104,15 +113,13 @@ class ControlStore:
                 max_msgs=_AUDIT_KEPT,
             )
         )
-        await self._find_stream(
-            StreamConfig(
-                layout.reports,
-                "Reports of publishers and receivers.",
-                [layout.all_reports],
-                max_age=_REPORTS_FOR,
-                max_bytes=_REPORT_BYTES,
-            )
+        reports = StreamConfig(
+            layout.reports,
+            "Reports of publishers and receivers.",
+            [layout.all_reports],
+            max_age=_REPORTS_FOR,
         )
+        await self._find_stream(reports, _REPORT_BYTES)
 
     async def _find_bucket(self, name: str, says: str, history: int = 1) -> KeyValue:
         try:
@@ -120,15 +127,36 @@ class ControlStore:
         except nats.js.errors.NotFoundError:
             config = KeyValueConfig(name, f"distributary: {says}", history=history)
             make = partial(create_replicated, self._js.create_key_value, config, "replicas")
-            return await self._retry(make)
+            return await self._create(name, make)
 
-    async def _find_stream(self, config: StreamConfig) -> None:
+    async def _find_stream(self, config: StreamConfig, sizes: Sequence[int] = ()) -> None:
+        """Find a stream, or create it with the largest of some sizes that leaves as much again."""
+        name = config.name or ""
+        with suppress(nats.js.errors.NotFoundError):
+            await self._retry(lambda: self._js.stream_info(name))
+            return
+        config.retention, config.storage = RetentionPolicy.LIMITS, StorageType.FILE
+        config.discard = DiscardPolicy.OLD
+        make = partial(create_replicated, self._js.add_stream, config)
+        for size in sizes:
+            config.max_bytes = 2 * size
+            with suppress(_NoRoomError):
+                made = await self._retry(make, is_new=True)
+                made.config.max_bytes = size
+                await self._retry(partial(self._js.update_stream, made.config))
+                return
+        await self._create(name, make)
+
+    async def _create(self, name: str, make: Callable[[], Awaitable[T]]) -> T:
+        """Create a bucket or stream; raises `StateError` if the server has no room for it."""
         try:
-            await self._retry(lambda: self._js.stream_info(config.name or ""))
-        except nats.js.errors.NotFoundError:
-            config.retention, config.storage = RetentionPolicy.LIMITS, StorageType.FILE
-            config.discard = DiscardPolicy.OLD
-            await self._retry(partial(create_replicated, self._js.add_stream, config))
+            return await self._retry(make, is_new=True)
+        except _NoRoomError as error:
+            raise StateError(
+                f"JetStream, {name}",
+                f"it cannot be created ({error})",
+                "give the server's disk, and its limits, more room",
+            ) from error
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -305,8 +333,11 @@ class ControlStore:
         except PlanGoneError:
             return None
 
-    async def _retry(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something on the server, again and again while it is away or has no room."""
+    async def _retry(self, work: Callable[[], Awaitable[T]], *, is_new: bool = False) -> T:
+        """Do something on the server, again and again while it is away or has no room.
+
+        What is new need not be there: then `_NoRoomError` says that there is no room.
+        """
         began = time.monotonic()
         for attempt in itertools.count():
             await self._may_write(attempt)
@@ -314,6 +345,8 @@ class ControlStore:
                 found = await work()
             except (*AWAY, nats.js.errors.APIError) as error:
                 if _is_for_lack_of_room(error):
+                    if is_new:
+                        raise _NoRoomError(_show(error)) from error
                     self._note_refusal(f"JetStream has no room ({_show(error)})")
                 elif not isinstance(error, AWAY):
                     raise
@@ -349,7 +382,7 @@ def _get_code(error: nats.js.errors.APIError) -> int:
 def _is_for_lack_of_room(error: Exception) -> bool:
     """Whether the server refused for limits of its account, stream or disk."""
     says = _show(error).lower()
-    return "insufficient" in says or "maximum bytes" in says or "no space" in says
+    return any(words in says for words in _NO_ROOM)
 
 
 def _show(error: Exception) -> str:
