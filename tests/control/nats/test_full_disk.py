@@ -1,4 +1,4 @@
-"""A control service whose embedded server has a small disk."""
+"""A control service whose embedded server has a small disk, which is full for a while."""
 
 from __future__ import annotations
 
@@ -12,10 +12,38 @@ from distributary.control.nats import ControlClient
 from distributary.control.nats.layout import Layout
 from distributary.errors import StateError
 from distributary.machines.nats import connect_to_server, run_embedded_server
+from distributary.machines.real.log_lines import LogLine
 from tests.control.nats.services import PATIENCE, receiving, serving, status_that, version_of
-from tests.small_disk import on_small_disk
+from tests.small_disk import fill, on_small_disk
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a small file system")
+REFUSED = "server refuses to store"
+
+
+async def fill_and_free(folder: Path) -> None:
+    """The lease cannot be renewed, so nobody serves; who asks is told why."""
+    lines: list[LogLine] = []
+    async with asyncio.timeout(PATIENCE), run_embedded_server(folder / "nats") as server:
+        options = server.options
+        async with (
+            serving(options, folder / "s", log=lines.append),
+            ControlClient(options, within=60.0) as client,
+            receiving(folder / "nats", "r", "a"),
+        ):
+            await status_that(client, version_of)
+            free = fill(folder)
+            found = await status_that(client, lambda found: REFUSED in alarms_of(found))
+            says = found.alarms[0].says
+            assert "does not store the lease" in says
+            assert "restart it if it is a server of your own" in says
+            assert [line.says for line in lines if line.what == REFUSED] == [says]
+            free()
+            async with receiving(folder / "nats", "s", "b"):
+                while REFUSED in alarms_of(await client.status()):
+                    await asyncio.sleep(0.1)
+                await client.set_mode("manual", "ann")
+                while (await client.flow("b")).session is None:
+                    await asyncio.sleep(0.1)
 
 
 async def start_on_little(folder: Path) -> None:
@@ -40,6 +68,14 @@ async def start_on_nothing(folder: Path) -> None:
         assert "control_reports: it cannot be created (insufficient storage" in str(caught.value)
         assert "more room" in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def alarms_of(status):
+    return [alarm.what for alarm in status.alarms]
+
+
+def test_a_lease_that_cannot_be_stored_is_an_alarm_and_healed_by_room(tmp_path: Path) -> None:
+    on_small_disk(fill_and_free, tmp_path)
 
 
 def test_a_service_keeps_as_many_reports_as_a_small_disk_has_room_for(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from distributary.control.messages import AnswerRequest, Ask, ControlMessage
 from distributary.control.nats.layout import Layout
 from distributary.control.requests import Answer, Look, LookRequest, OperatorRequest, Refusal
 from distributary.control.status import ControlStatus
-from distributary.machines.nats.lease import KeptLease
 from distributary.machines.real.log_lines import Log, LogLine
+from distributary.machines.real.tasks import own_tasks
 
 __all__ = ["ENCODING", "ZLIB", "Answering"]
 
@@ -42,19 +42,23 @@ class Answering:
     """Takes requests, and answers them while this service holds the lease.
 
     `put` hands a request to the machine. While it is held up, such as by a server that cannot
-    store, `latest` answers who asks for the status.
+    store, `latest` answers who asks for the status. So it does while nobody can have the lease
+    (`is_stuck`), after a while in which another service would have answered.
     """
 
     def __init__(
         self,
         layout: Layout,
-        lease: KeptLease,
         put: Callable[[ControlMessage], Awaitable[None]],
         latest: Callable[[], ControlStatus | None],
         log: Log,
+        *,
+        may_answer: Callable[[], bool],
+        is_stuck: Callable[[], bool],
     ) -> None:
-        self._layout, self._lease, self._put = layout, lease, put
+        self._layout, self._put = layout, put
         self._latest, self._log = latest, log
+        self._may_answer, self._is_stuck = may_answer, is_stuck
         self._asked: dict[int, Msg] = {}
         self._tickets = itertools.count()
         self._most = 1 << 20
@@ -62,6 +66,7 @@ class Answering:
     async def listen(self, nc: Client, stack: AsyncExitStack) -> None:
         """Take requests until the stack ends."""
         self._most = nc.max_payload - _HEADERS
+        self._start = await stack.enter_async_context(own_tasks())
         for subject, hear in (
             (self._layout.look, self._hear_look),
             (self._layout.all_orders, self._hear_order),
@@ -73,15 +78,23 @@ class Answering:
         """Answer requests."""
         for action in actions:
             message = self._asked.pop(action.ticket, None)
-            if message is not None:
+            if message is not None and self._may_answer():
                 await self._respond(message, action.answer)
 
     async def _hear_look(self, message: Msg) -> None:
         request = await self._read(message, _looks)
-        if request is not None:
-            ticket = await self._ask(message, request)
-            if isinstance(request, Look):
-                asyncio.get_running_loop().call_later(_PATIENCE, self._answer_late, ticket)
+        if request is None:
+            return
+        ticket = next(self._tickets)
+        self._asked[ticket] = message
+        if isinstance(request, Look):
+            self._start(self._answer_late(ticket))
+        try:
+            async with asyncio.timeout(_PATIENCE):  # others ask, too
+                await self._put(Ask(ticket, request))
+        except TimeoutError:
+            if not isinstance(request, Look):
+                del self._asked[ticket]
 
     async def _hear_order(self, message: Msg) -> None:
         request = await self._read(message, _orders)
@@ -89,7 +102,9 @@ class Answering:
             request = msgspec.structs.replace(request, by=self._find_operator(message, request.by))
             says = f"{request.by} asks for {request.__struct_config__.tag}"
             self._log(LogLine("info", "request", says, msgspec.to_builtins(request)))
-            await self._ask(message, request)
+            ticket = next(self._tickets)
+            self._asked[ticket] = message
+            await self._put(Ask(ticket, request))
 
     def _find_operator(self, message: Msg, says: str) -> str:
         """Who gives an order: the name that the subject proves, and whom that one speaks for."""
@@ -106,23 +121,20 @@ class Answering:
             return decoder.decode(message.data)
         except (ValueError, RecursionError) as error:
             says = f"the request cannot be read ({error}); use the version of the control service"
-            await self._respond(message, Refusal(says))
+            if self._may_answer():
+                await self._respond(message, Refusal(says))
             return None
 
-    async def _ask(self, message: Msg, request: LookRequest | OperatorRequest) -> int:
-        ticket = next(self._tickets)
-        self._asked[ticket] = message
-        await self._put(Ask(ticket, request))
-        return ticket
-
-    def _answer_late(self, ticket: int) -> None:
+    async def _answer_late(self, ticket: int) -> None:
+        """Answer a request for the status that the machine has not answered."""
+        await asyncio.sleep(_PATIENCE)
         latest = self._latest()
-        if latest is not None and ticket in self._asked:
-            self._late = asyncio.ensure_future(self._respond(self._asked.pop(ticket), latest))
+        if latest is not None and (self._may_answer() or self._is_stuck()):
+            message = self._asked.pop(ticket, None)
+            if message is not None:
+                await self._respond(message, latest)
 
     async def _respond(self, message: Msg, answer: Answer) -> None:
-        if not self._lease.held:
-            return  # another service answers who asks again
         data, headers = msgspec.json.encode(answer), None
         if len(data) > _LONG:
             data, headers = zlib.compress(data, 1), {ENCODING: ZLIB}

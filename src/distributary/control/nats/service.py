@@ -20,7 +20,7 @@ from nats.aio.client import Client
 from distributary.control.errors import ControlReplacedError, NoJetStreamError, ServerAwayError
 from distributary.control.nats.layout import Layout
 from distributary.control.nats.stand_bys import answer_as_stand_by
-from distributary.control.nats.store import StoppedError
+from distributary.control.nats.store import MORE_ROOM, REFUSED, RESTART, StoppedError
 from distributary.control.nats.stream_process import SparkChoice
 from distributary.control.nats.term import Term
 from distributary.control.settings import ControlSettings
@@ -113,7 +113,9 @@ class ControlService:
         while not self._is_stopping:
             async with answer_as_stand_by(self._nc, self._layout):
                 self.standing_by.set()
-                if not await lease.take(lambda: self._is_stopping, self._tell_holder):
+                if not await lease.take(
+                    lambda: self._is_stopping, self._tell_holder, self._tell_refused
+                ):
                     return
             if not await self._serve(lease):
                 return
@@ -147,6 +149,10 @@ class ControlService:
 
     def _tell_holder(self, holder: str) -> None:
         self._log(LogLine("info", "standing by", f"{holder} serves {self._layout.prefix!r}"))
+
+    def _tell_refused(self, why: str) -> None:
+        says = f"JetStream does not store that this service serves ({why}){MORE_ROOM}{RESTART}"
+        self._log(LogLine("warning", REFUSED, says))
 
     async def _prove(self, lease: KeptLease, attempt: int) -> None:
         """Return once this service may write; raises if it never may again.

@@ -37,7 +37,7 @@ from distributary.machines.nats.jetstream import AWAY, create_replicated
 from distributary.machines.nats.tail import follow_stream
 from distributary.model import Plan
 
-__all__ = ["ControlStore", "StoppedError", "Trouble"]
+__all__ = ["MORE_ROOM", "REFUSED", "RESTART", "ControlStore", "StoppedError", "Trouble"]
 
 T = TypeVar("T")
 Told = TypeVar("Told", Decision, AuditEntry)
@@ -60,6 +60,11 @@ _LONG_TEXT = 200  # characters, of what is too long for a message
 _KEPT_DECISIONS = 10  # earlier values of a key, should the last one be damaged
 
 DAMAGED, REFUSED = "damaged key", "server refuses to store"
+MORE_ROOM = "; give the server's disk, and its limits, more room"
+RESTART = (
+    ", and restart it if it is a server of your own: after a full disk it does not write again by "
+    "itself (an embedded one is restarted)"
+)
 
 
 class StoppedError(Exception):
@@ -94,7 +99,7 @@ class ControlStore:
         self._members: KeyValue
         self._revisions: dict[str, int] = {}  # of the keys that this service writes
         self._last_entry = 0  # sequence number of the log of changes
-        self._is_refused = False
+        self._refusals: dict[str, str] = {}  # what is not stored now, and why
 
     # --- buckets and streams ----------------------------------------------------------------------
 
@@ -347,22 +352,36 @@ class ControlStore:
                 if _is_for_lack_of_room(error):
                     if is_new:
                         raise _NoRoomError(_show(error)) from error
-                    self._note_refusal(f"JetStream has no room ({_show(error)})")
+                    self._note_refusal("write", f"JetStream has no room ({_show(error)})")
                 elif not isinstance(error, AWAY):
                     raise
                 elif time.monotonic() - began > _PATIENCE and self._nc.is_connected:
-                    self._note_refusal(f"JetStream does not store ({_show(error)})")
+                    says = f"JetStream does not store ({_show(error)})"
+                    self._note_refusal("write", says, RESTART)
             else:
-                self._note_refusal(None)
+                self._note_refusal("write", None)
                 return found
             await asyncio.sleep(_PAUSE)
         raise AssertionError("attempts have no end")
 
-    def _note_refusal(self, says: str | None) -> None:
-        if self._is_refused != (says is not None):
-            self._is_refused = says is not None
-            remedy = "; give the server's disk, and its limits, more room"
-            self._trouble(REFUSED, "", None if says is None else says + remedy)
+    def note_lease(self, *, is_stored: bool) -> None:
+        """Note whether the server stores that this service serves."""
+        says = "JetStream does not store the lease of this service, which can change nothing now"
+        self._note_refusal("lease", None if is_stored else says, RESTART)
+
+    @property
+    def has_no_lease(self) -> bool:
+        """Whether the server, which is there, does not store that this service serves."""
+        return "lease" in self._refusals
+
+    def _note_refusal(self, what: str, says: str | None, more: str = "") -> None:
+        if (what in self._refusals) == (says is not None):
+            return
+        if says is None:
+            del self._refusals[what]
+        else:
+            self._refusals[what] = f"{says}{MORE_ROOM}{more}"
+        self._trouble(REFUSED, "", next(iter(self._refusals.values()), None))
 
 
 def _decode(value: bytes | None, kind: type[T]) -> T | None:

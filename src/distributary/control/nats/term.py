@@ -54,6 +54,7 @@ _HOUSEKEEPING = 0.5  # seconds between two looks at the lease
 _STATUS_EVERY = 1.0  # seconds
 _NAMES_FOR = 60.0  # seconds of reports that have the names of all flows
 _COUNT_EVERY = 2.0  # seconds between two counts of the services that stand by
+_UNHELD = 3.0  # seconds without the lease beside a server that is there, before that is an alarm
 _ASLEEP = 3.0  # seconds without a turn: this process, or its machine, was suspended
 _SHOWN = 60.0  # seconds after somebody was refused
 _WRONG_TOKEN = "wrong token"
@@ -143,6 +144,7 @@ class Term:
         """Serve."""
         async with own_tasks() as start:
             start(self._keep_lease())  # reading a large plan takes seconds
+            start(self._watch_lease())
             settings = await self._restore()
         self._stream = StreamProcess(
             self._files,
@@ -165,6 +167,7 @@ class Term:
         try:
             async with driver, AsyncExitStack() as stack:
                 driver.start(self._keep_lease())
+                driver.start(self._watch_lease())
                 await self._take_in(driver)
                 driver.call(lambda now: asyncio.to_thread(self._machine.start, now))
                 await self._answers.listen(self._nc, stack)
@@ -202,7 +205,12 @@ class Term:
             addresses=lambda group: groups.of(group_name(group)),
         )
         self._answers = Answering(
-            self._layout, self._lease, self._put, lambda: self.latest, self._log
+            self._layout,
+            self._put,
+            lambda: self.latest,
+            self._log,
+            may_answer=lambda: self._lease.held,
+            is_stuck=lambda: self._store.has_no_lease,
         )
         return settings
 
@@ -271,6 +279,18 @@ class Term:
                 await self._lease.announce(self._nc)
             else:
                 self._driver.call(lambda now: ())  # a turn begins with proving it
+
+    async def _watch_lease(self) -> None:
+        """Raise an alarm while the server is there, and does not let the lease be renewed."""
+        unheld = 0  # by turns of this process: it may have been suspended
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING)
+            is_held = self._lease.held
+            unheld = 0 if is_held or not self._nc.is_connected else unheld + 1
+            if is_held:
+                self._store.note_lease(is_stored=True)
+            elif unheld * _HOUSEKEEPING > _UNHELD:
+                self._store.note_lease(is_stored=False)
 
     async def _look_around(self, driver: Driver[_Message]) -> None:
         """Take the status every second, and log which alarms begin and end."""

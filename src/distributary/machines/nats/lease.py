@@ -107,14 +107,19 @@ class KeptLease:
         return await self._js.create_key_value(config)
 
     async def take(
-        self, stopping: Callable[[], bool], on_holder: Callable[[str], None] = lambda who: None
+        self,
+        stopping: Callable[[], bool],
+        on_holder: Callable[[str], None] = lambda who: None,
+        on_refused: Callable[[str], None] = lambda why: None,
     ) -> bool:
         """Stand by until the lease is ours; returns False if told to stop before.
 
-        `on_holder` is called with where the holder runs, at first and when that changes.
+        `on_holder` is called with where the holder runs, at first and when that changes, and
+        `on_refused` once if the server, which is there, does not store that the lease is ours.
         """
-        seen, since = -1, 0.0
+        seen, since, is_refused = -1, 0.0, False
         while not stopping():
+            is_free = False
             try:
                 found, now = await self._look(), self._clock()
                 if found.revision != seen:
@@ -126,8 +131,11 @@ class KeptLease:
                 if not is_free and found.where != self.holder:
                     self.holder = found.where
                     on_holder(found.where)
-            except AWAY:
+            except (*AWAY, nats.js.errors.ServerError) as error:
                 seen = -1  # the holder gets its whole time again once the server is back
+                if is_free and not is_refused:
+                    is_refused = True
+                    on_refused(getattr(error, "description", None) or str(error))
             await asyncio.sleep(_LOOK_EVERY)
         return False
 
@@ -146,7 +154,7 @@ class KeptLease:
         return self.held
 
     async def _renew(self) -> None:
-        with suppress(*AWAY):
+        with suppress(*AWAY, nats.js.errors.ServerError):  # such as for lack of room
             if await self._write(self._revision):
                 return
             found = await self._look()
