@@ -46,6 +46,7 @@ __all__ = [
     "PeerClient",
     "RemoveTopic",
     "Say",
+    "StreamForgotten",
 ]
 
 _OWN = "own "  # begins the names of the timers that are not the subscriber's
@@ -99,11 +100,23 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamForgotten:
+    """Delivered to the application: the topic has forgotten which events it accepted from here.
+
+    Those that are not confirmed may or may not be accepted; they are given up. What is published
+    from now on is counted from 1 again.
+    """
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClientParameters:
     """All times are in seconds.
 
-    A peer that is silent for `away_after` is given up for another. At most `window` events of a
-    topic are in flight.
+    A peer that is silent for `away_after` is given up for another; so is a stream of events whose
+    beginning a topic asks for that long. At most `window` events of a topic are in flight. A
+    stream without events for `renew_after` is not continued, since topics forget it after a day.
     """
 
     beat_every: float = 1.0
@@ -111,6 +124,7 @@ class ClientParameters:
     repeat_after: float = 1.0
     linger: float = 2.0  # before it stops listening to a channel that it has left
     window: int = 256
+    renew_after: float = 3_600.0
 
 
 @dataclass(slots=True)
@@ -123,10 +137,12 @@ class _Outbox:
 
     stream: int
     window: int
+    before: int = 0  # accepted of earlier streams
     upto: int = 0  # accepted
     at: float = 0.0  # time of the last progress or repetition
     events: deque[bytes] = field(default_factory=deque)
     sent: int = 0  # of these
+    forgotten_at: float | None = None  # the topic asks since then for what it had accepted
 
     def repeat(self, now: float) -> None:
         """Begin anew with the first event that is not accepted."""
@@ -140,7 +156,7 @@ class _Outbox:
         self.upto += number
         self.sent = max(0, self.sent - number)
         self.window = min(most, self.window + number)
-        self.at = now
+        self.at, self.forgotten_at = now, None
 
     def next_puts(self) -> list[Put]:
         """The events that may be sent now."""
@@ -156,8 +172,8 @@ class PeerClient:
 
     Requests of the application are messages from outside: `Want`, `Unwant`, `Say`, `CreateTopic`,
     `RemoveTopic`, `CancelRequest`, `GiveUp`. Delivered to it are events and reports of the
-    subscriber, `Confirmed`, `Created` and `Removed` with the topic, and `NoTopic`. The process
-    calls `start` once, and `lost` when a connection ends.
+    subscriber, `Confirmed`, `StreamForgotten`, `Created` and `Removed` with the topic, and
+    `NoTopic`. The process calls `start` once, and `lost` when a connection ends.
     """
 
     def __init__(
@@ -264,13 +280,20 @@ class PeerClient:
     def _say(self, topic: str, payload: bytes, now: float) -> list[Action]:
         outbox = self._outboxes.get(topic)
         if outbox is None:
-            self._count += 1
-            outbox = self._outboxes[topic] = _Outbox(self._count, self.parameters.window)
-            self._streams[outbox.stream] = topic
+            outbox = self._open_stream(topic)
+        elif not outbox.events and now - outbox.at > self.parameters.renew_after:
+            del self._streams[outbox.stream]
+            outbox = self._open_stream(topic, outbox.before + outbox.upto)
         if not outbox.events:
             outbox.at = now
         outbox.events.append(payload)
         return self._put(topic, outbox)
+
+    def _open_stream(self, topic: str, before: int = 0) -> _Outbox:
+        self._count += 1
+        outbox = self._outboxes[topic] = _Outbox(self._count, self.parameters.window, before)
+        self._streams[outbox.stream] = topic
+        return outbox
 
     def _give_up(self, topic: str) -> list[Action]:
         """Forget what is not confirmed; what is said later belongs to another stream."""
@@ -306,7 +329,7 @@ class PeerClient:
         if new <= 0:
             return []
         outbox.accept(new, self.parameters.window, now)
-        confirmed = Deliver(self.name, Confirmed(topic, outbox.upto), now)
+        confirmed = Deliver(self.name, Confirmed(topic, outbox.before + outbox.upto), now)
         return [confirmed, *self._put(topic, outbox)]
 
     def _on_expect(self, expect: Expect, now: float) -> list[Action]:
@@ -314,10 +337,24 @@ class PeerClient:
         if topic is None or expect.number > self._outboxes[topic].upto + 1:
             return self._on_taken(Taken(expect.stream, expect.number - 1), now)
         outbox = self._outboxes[topic]
+        if expect.number <= outbox.upto:
+            return self._give_up_if_forgotten(topic, outbox, now)
         if now - outbox.at < self.parameters.repeat_after / 10:
             return []  # everything has just been repeated
         outbox.repeat(now)
         return self._put(topic, outbox)
+
+    def _give_up_if_forgotten(self, topic: str, outbox: _Outbox, now: float) -> list[Action]:
+        """Give a stream up whose beginning the topic has forgotten: it can never go on.
+
+        A root that does not know yet that it was replaced may ask for what its successor has, so
+        this waits for a while.
+        """
+        if outbox.forgotten_at is None:
+            outbox.forgotten_at = now
+        if not outbox.events or now - outbox.forgotten_at < self.parameters.away_after:
+            return []
+        return [*self._give_up(topic), Deliver(self.name, StreamForgotten(topic), now)]
 
     # --- messages of channels ------------------------------------------------------------------
 

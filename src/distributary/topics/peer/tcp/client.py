@@ -20,6 +20,7 @@ from distributary.topics.codec import Created, NoTopic, Put, Puts, Removed
 from distributary.topics.errors import (
     ClientClosedError,
     EventsLostError,
+    NotConfirmedError,
     PayloadTooLargeError,
     UnknownTopicError,
 )
@@ -37,6 +38,7 @@ from distributary.topics.peer.client import (
     PeerClient,
     RemoveTopic,
     Say,
+    StreamForgotten,
 )
 from distributary.topics.peer.codec import CLIENT_SIDE
 from distributary.topics.peer.parameters import PeerParameters
@@ -333,6 +335,9 @@ class RingClient(TopicClient):
                     self._take_event(event)
                 case Confirmed(topic, upto):
                     self._confirmations.confirm(topic, upto)
+                case StreamForgotten(topic):
+                    error = NotConfirmedError(topic, self.machine.parameters.away_after)
+                    self._confirmations.fail(topic, error)
                 case NoTopic(topic):
                     self._miss(topic)
                 case (str() as topic, Created(new)):
