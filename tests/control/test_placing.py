@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from distributary.control import placement
 from tests.control.desks import BAD, make_desks
 from tests.control.plans import read_places
 from tests.control.system import System
@@ -54,3 +55,17 @@ def test_interest_that_the_plan_carries_already_makes_no_version() -> None:
     system.floor.want("new", frozenset({"EUR", "AU"}), system.now)
     system.run(5)
     assert system.force.version == 1
+
+
+def test_flows_that_came_and_went_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "_SPARE_NAMES", 10)
+    system = make_desks()
+    before = read_places(system.plan)
+    for number in range(60):
+        system.floor.want("new", frozenset({f"N{number}"}), system.now)
+        system.run(WITHIN)
+    after = read_places(system.plan)
+    assert {flow: after.pop(flow) for flow in BAD} == before
+    assert len(after) <= 2
+    kept = system.machine._keeper._placement._flows.listed
+    assert len(kept) <= 2 * len(system.plan.flows) + 15

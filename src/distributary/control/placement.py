@@ -17,7 +17,7 @@ from distributary.planning import RunningPlan, Size, place_single
 __all__ = ["PlacedFlows", "Placement", "Places"]
 
 _FIRST, _SECOND = FilteringPrices(1.0, 0.0), FilteringPrices(0.0, 1.0)
-_SPARE_NAMES = 1_000  # of receivers that left, before the tallies are made anew
+_SPARE_NAMES = 1_000  # of receivers, or of flows, that left before the tallies are made anew
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,9 +119,10 @@ class Placement:
         self.carried = self.carried.difference(placed.left).union(placed.placed)
         return placed
 
-    def has_stale_names(self, receivers: int) -> bool:
-        """Whether most of the tallies are of receivers that left: time to load anew."""
-        return len(self._receivers.listed) > 2 * receivers + _SPARE_NAMES
+    def has_stale_names(self, receivers: int, flows: int) -> bool:
+        """Whether most of the tallies are of receivers or flows that left: time to load anew."""
+        known = ((self._receivers, receivers), (self._flows, flows))
+        return any(len(names.listed) > 2 * present + _SPARE_NAMES for names, present in known)
 
     def waste(self, seconds: float) -> Waste:
         """What receivers get by these places, where weights are messages in so many seconds."""

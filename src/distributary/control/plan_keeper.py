@@ -171,7 +171,8 @@ class PlanKeeper:
 
     def _take_changes(self, before: Places) -> PlacedFlows:
         weights, carried = self._counts.weights, self._placement.carried
-        stale = self._placement.has_stale_names(len(self._interest.receivers))
+        interest = self._interest
+        stale = self._placement.has_stale_names(len(interest.receivers), len(interest.flows))
         if carried and not self.held and not stale:
             changes = self._copy.catch_up()
             return self._placement.follow(changes, weights, self._counts.take_changed())
