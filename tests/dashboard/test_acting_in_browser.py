@@ -74,6 +74,7 @@ def test_a_version_is_rolled_back_to_by_clicking(page: Page, control: FakeContro
         "back to version 4"
     ).wait_for()
     assert control.versions[-1].kind == "rolled back"
+    page.get_by_label("all", exact=True).check()  # version 7 has only placed a flow
     assert page.get_by_role("button", name="Roll back to version 7").is_visible()
     assert page.get_by_role("button", name="Roll back to version 8").count() == 0
 
@@ -145,7 +146,7 @@ def test_the_mode_is_changed_and_goes_back_if_it_is_not_confirmed(page: Page, co
     _sign_in(page)
     dialog = page.get_by_role("dialog", name="Change how proposals take effect?")
     dialog.get_by_role("button", name="Cancel").click()
-    page.wait_for_function("document.querySelector('input[value=manual]').checked")
+    page.wait_for_function("() => document.querySelector('input[value=manual]').checked")
     page.get_by_label("by themselves").click()
     dialog.get_by_role("button", name="Change it").click()
     page.get_by_text("proposals: auto").first.wait_for()

@@ -298,8 +298,8 @@ def end(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode in ENDED, err[-2000:]
-    assert "Traceback" not in err
-    assert "error:" not in err
+    assert "Traceback" not in err, err[-4000:]
+    assert "error:" not in err, err[-2000:]
 
 
 def said_at_the_end(process: subprocess.Popen[str]) -> str:
