@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from distributary.topics import Policy
+from distributary.topics.nats import ServiceSettings
 from tests.cli.conftest import CommandLine
 from tests.warm import find_command
 
@@ -146,3 +148,34 @@ def test_settings_of_surveys_are_refused_without_surveys(
     assert ran.status == 2
     assert given[0] in ran.err
     assert "only --policy tamara surveys" in ran.err
+
+
+def choose_policy(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, *given: str) -> Policy:
+    """The policy of the service that a command would run."""
+    found: list[ServiceSettings] = []
+
+    async def serve(server: object, settings: ServiceSettings, monitor: bool) -> None:
+        found.append(settings)
+
+    monkeypatch.setattr("distributary.cli.topics._serve", serve)
+    assert cli("topics", "serve", "--state", "state", *given).status == 0
+    return found[0].policy
+
+
+def test_settings_of_surveys_reach_the_policy_of_the_service(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("--phi", "0.75", "--sample", "55", "--survey-every", "9s")
+    policy = choose_policy(cli, monkeypatch, "--policy", "tamara", *given)
+    assert (policy.phi, policy.sample, policy.survey_every) == (0.75, 55.0, 9.0)
+    assert not policy.tells
+
+
+def test_surveys_have_the_defaults_that_the_help_shows(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = choose_policy(cli, monkeypatch, "--policy", "tamara", "--interval", "7s")
+    assert (policy.phi, policy.sample, policy.survey_every) == (0.99, 384.0, 7.0)
+    policy = choose_policy(cli, monkeypatch)
+    assert policy.tells
+    assert policy.survey_every == float("inf")
