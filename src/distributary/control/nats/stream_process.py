@@ -1,9 +1,10 @@
 """Runs the stream that plans for a control plane, and follows what it writes.
 
 The stream is a process of its own, `distributary pipeline stream`. It is started again when it
-ends, after pauses that grow. If it fails again and again before its first batch, its folder may be
-damaged: then it begins with an empty one. It ends with this process. A folder that cannot be
-written, such as on a full disk, is tried again and again: only the stream waits for it.
+ends, after pauses that grow, and when it finishes no batch for long although rows wait, each time
+after twice as long. If it fails again and again before its first batch, its folder may be damaged:
+then it begins with an empty one. It ends with this process. A folder that cannot be written, such
+as on a full disk, is tried again and again: only the stream waits for it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ __all__ = ["SparkChoice", "StreamProcess"]
 _LOOK_EVERY = 1.0  # seconds between two looks at the history, and reports
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before another start
 _ROOM_EVERY = 1.0  # seconds between two attempts to write to a folder
+# Without a batch while rows wait, before another start: seconds and triggers at least, and at most.
+_HUNG, _HUNG_TRIGGERS, _LONGEST_HUNG = 180.0, 20, 3600.0
 _FRESH_AFTER = 3  # failures in a row without a batch
 _LAST_WORDS_WITHIN = 1.0  # seconds after its end
 _LINES = 20  # of its errors, to find the last words in
@@ -77,6 +80,9 @@ class StreamProcess:
         self._looked = asyncio.Event()
         self._again = asyncio.Event()
         self._errors: deque[str] = deque(maxlen=_LINES)
+        self._failures = 0  # in a row without a batch
+        self._batch_at = 0.0  # by the monotonic clock
+        self._hung = ""  # for how long the process was, if it was ended for that
 
     def restart(self, settings: ControlSettings) -> None:
         """Start again with other settings."""
@@ -115,7 +121,6 @@ class StreamProcess:
     # --- the process ------------------------------------------------------------------------------
 
     async def _keep_running(self) -> None:
-        failures = 0
         while True:
             batch = self._status.batch
             reason = await self._run_once()
@@ -123,11 +128,11 @@ class StreamProcess:
                 self._again.clear()
                 self._note(state="starting")
                 continue
-            failures = 1 if self._status.batch != batch else failures + 1
+            self._failures = 1 if self._status.batch != batch else self._failures + 1
             self._note(state="restarting", restarts=self._status.restarts + 1, last_error=reason)
             self._log(LogLine("warning", "stream", f"it {reason} and is started again"))
-            await asyncio.sleep(min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2 ** (failures - 1)))
-            if failures % _FRESH_AFTER == 0:
+            await asyncio.sleep(min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2 ** (self._failures - 1)))
+            if self._failures % _FRESH_AFTER == 0:
                 self._log(LogLine("warning", "stream", "it begins with an empty folder"))
                 await self._begin()
 
@@ -148,6 +153,7 @@ class StreamProcess:
     async def _run_once(self) -> str:
         """Run the process until it ends, or is to start again; returns how it ended."""
         self._errors.clear()
+        self._hung = ""
         try:
             command = self._choice.command(self._files, self._settings, self._choice.options)
             process = await start_process(command, stdout=PIPE, stderr=PIPE)
@@ -158,6 +164,7 @@ class StreamProcess:
         try:
             async with own_tasks() as start:
                 start(self._end_for_restart(process))
+                start(self._end_if_hung(process))
                 async with own_tasks() as start_reading:
                     told = asyncio.Event()
                     start_reading(self._read_errors(process, told))
@@ -168,11 +175,25 @@ class StreamProcess:
                             await told.wait()
         finally:
             await end_process(process)
-        return self._describe_end(status)
+        return self._hung or self._describe_end(status)
 
     async def _end_for_restart(self, process: asyncio.subprocess.Process) -> None:
         await self._again.wait()
         await end_process(process)
+
+    async def _end_if_hung(self, process: asyncio.subprocess.Process) -> None:
+        """End a process that lives, and finishes no batch although rows wait."""
+        began = time.monotonic()
+        least = max(_HUNG, _HUNG_TRIGGERS * self._settings.trigger)
+        patience = min(max(least, _LONGEST_HUNG), least * 2.0 ** min(self._failures, 30))
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            quiet = time.monotonic() - max(began, self._batch_at)
+            if min(quiet, self._files.behind_s) > patience:
+                rows = f"{self._files.behind_rows:,} rows waited"
+                self._hung = f"finished no batch for {quiet:,.0f} seconds, while {rows}"
+                await end_process(process)
+                return
 
     async def _read_lines(self, process: asyncio.subprocess.Process) -> None:
         """Take the lines of batches, which come after what they tell of is in place."""
@@ -215,6 +236,7 @@ class StreamProcess:
 
     async def _take(self, entries: Sequence[Any]) -> None:
         last = entries[-1]
+        self._batch_at = time.monotonic()
         self._files_read += sum(int(entry["files"]) for entry in entries)
         self._files.note_read(self._files_read)
         rows, reasons = await asyncio.to_thread(self._history.read_counts)
