@@ -115,6 +115,67 @@ def test_counts_that_there_is_no_room_for_are_dropped_and_told(
     assert len(said) == 3
 
 
+def test_counts_that_no_stream_read_before_its_folder_is_emptied_are_told(tmp_path: Path) -> None:
+    said: list[tuple[str, str | None]] = []
+
+    async def work() -> None:
+        files = StreamFiles(
+            tmp_path / "s",
+            counts_every=0.05,
+            trouble=lambda what, who, says: said.append((what, says)),
+        )
+        files.begin()
+        writing = asyncio.create_task(files.run())
+        files.write_interest(1.0, [("r", "a", True)])
+        files.write_counts([(5, "a", 2), (5, "b", 1), (6, "a", 3)])
+        await written(files, files.publications, 3)
+        while len(files._unread) < 2:
+            await asyncio.sleep(0.02)
+        files.begin()
+        files.begin()
+        writing.cancel()
+
+    run(work())
+    ((what, says),) = said
+    assert what == "counts dropped"
+    assert says is not None
+    assert says.startswith(
+        "3 counts of flows by second were dropped, which the stream had not read"
+    )
+
+
+def test_a_stream_that_does_not_read_finds_a_bounded_number_of_files(tmp_path: Path) -> None:
+    said: list[tuple[str, str | None]] = []
+
+    async def work() -> None:
+        files = StreamFiles(
+            tmp_path / "s",
+            counts_every=0.01,
+            trouble=lambda what, who, says: said.append((what, says)),
+            most_files=5,
+        )
+        files.begin()
+        writing = asyncio.create_task(files.run())
+        for second in range(40):
+            files.write_interest(second, [("r", "a", second % 2 == 0), ("r", f"f{second}", True)])
+            files.write_counts([(second, "a", 1)])
+            await asyncio.sleep(0.06)
+        (told,) = said
+        assert told[0] == "stream not reading"
+        assert told[1] is not None
+        assert " files wait for the stream, the oldest since 20" in told[1]
+        assert len(files._unread) <= 6
+        files.note_read(len(files._unread))
+        rows = await written(files, files.subscriptions, 42)
+        assert replay(rows) == {("r", f"f{second}") for second in range(40)}
+        counts = await written(files, files.publications, 40)
+        assert sum(row["count"] for row in counts) == 40
+        assert said[1:] == [("stream not reading", None)]
+        writing.cancel()
+
+    run(work())
+
+
 async def fill_and_free(folder: Path) -> None:
     """In a small file system: no row is lost while it is full, and an alarm says that it is."""
     said: list[str | None] = []

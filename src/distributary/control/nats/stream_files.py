@@ -2,9 +2,10 @@
 
 Each file appears whole, under its final name. What cannot be written, such as to a full disk, is
 kept in memory and written later; an alarm says so. Of many changes that wait, the last one of each
-receiver and flow counts, and messages of the same flow and second are added up. Counts for which
-there is no room in memory either are dropped, the older half first; an alarm says how many, for a
-minute.
+receiver and flow counts, and messages of the same flow and second are added up. The same holds
+while a stream that does not read has left so many files that no more are written. Counts for which
+there is no room in memory either are dropped, the older half first, and so are those that a stream
+has not read when its folder is emptied; an alarm says how many, for a minute.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ _PUBLICATIONS = pa.schema([("ts", _TIME), ("flow", pa.string()), ("count", pa.in
 _SOON = 0.05  # seconds in which changes of interest come together
 _AGAIN = 1.0  # seconds before another attempt, if the disk is full
 _MOST_COUNTS = 500_000  # rows that may wait; then the older half is dropped
+_MOST_FILES = 1_000  # that may wait for the stream
 _KEPT_FILES = 100  # that were read already
 _SHOWN = 60.0  # seconds after counts were dropped
-_CANNOT_WRITE, _DROPPED = "stream folder", "counts dropped"
+_CANNOT_WRITE, _DROPPED, _UNREAD = "stream folder", "counts dropped", "stream not reading"
 
 
 class _Written(NamedTuple):
@@ -52,8 +54,9 @@ class _Written(NamedTuple):
 class StreamFiles:
     """Writes what a stream reads, in a folder of its own.
 
-    `counts_every` is how many seconds of counts share a file, and `most_counts` how many rows of
-    them may wait. `trouble` is called when the folder cannot be written, and when it can again.
+    `counts_every` is how many seconds of counts share a file, `most_counts` how many rows of them
+    may wait in memory, and `most_files` how many files for the stream. `trouble` is called when
+    the folder cannot be written, and when it can again.
     """
 
     def __init__(
@@ -63,13 +66,15 @@ class StreamFiles:
         counts_every: float,
         trouble: Trouble,
         most_counts: int = _MOST_COUNTS,
+        most_files: int = _MOST_FILES,
     ) -> None:
         self.folder = folder
         self.subscriptions = folder / "subscriptions"
         self.publications = folder / "publications"
         self.base = folder / "base"
         self.out = folder / "out"
-        self._counts_every, self._trouble, self._most_counts = counts_every, trouble, most_counts
+        self._counts_every, self._trouble = counts_every, trouble
+        self._most_counts, self._most_files = most_counts, most_files
         self._dropped, self._dropped_at = 0, 0.0  # rows of counts for which there was no room
         self._wanted: dict[str, set[str]] = {}  # all that the rows so far come to
         self._plan: Plan | None = None
@@ -82,7 +87,7 @@ class StreamFiles:
         self._files_read = 0
         self._changed = asyncio.Event()
         self._counts_at = 0.0
-        self._in_trouble = False
+        self._in_trouble = self._is_unread = False
 
     # --- what there is to write -------------------------------------------------------------------
 
@@ -95,6 +100,10 @@ class StreamFiles:
                 each.mkdir(parents=True)
         except OSError as error:
             raise StateError.from_os(self.folder, error) from error
+        lost = sum(file.rows for file in self._unread if file.path.parent == self.publications)
+        if lost:
+            why = "which the stream had not read before it began with an empty folder"
+            self._note_dropped(lost, why, "look at its last words")
         self._unread.clear()
         self._read.clear()
         self._files_read = 0
@@ -135,12 +144,15 @@ class StreamFiles:
         oldest = sorted(self._counts)[: len(self._counts) // 2]
         for key in oldest:
             del self._counts[key]
-        self._dropped += len(oldest)
+        why = f"since more than {self._most_counts:,} waited"
+        self._note_dropped(len(oldest), why, "free some space, or publish fewer flows")
+
+    def _note_dropped(self, counts: int, why: str, remedy: str) -> None:
+        self._dropped += counts
         self._dropped_at = time.monotonic()
         says = (
-            f"{self._dropped:,} counts of flows by second were dropped, since more than "
-            f"{self._most_counts:,} waited: rates of that time are too low for the stream; free "
-            "some space, or publish fewer flows"
+            f"{self._dropped:,} counts of flows by second were dropped, {why}: rates of that time "
+            f"are too low for the stream; {remedy}"
         )
         self._trouble(_DROPPED, "", says)
 
@@ -156,6 +168,8 @@ class StreamFiles:
         while self._unread and self._files_read < files:
             self._read.append(self._unread.popleft().path)
             self._files_read += 1
+        if self._is_unread:
+            self._changed.set()
 
     @property
     def behind_rows(self) -> int:
@@ -191,14 +205,32 @@ class StreamFiles:
             plan = self._plan
             await asyncio.to_thread(_write_base, plan, self.base)
             self._has_base = plan is self._plan
+        while len(self._read) > _KEPT_FILES:
+            self._read.popleft().unlink(missing_ok=True)
+        self._note_unread()
+        if self._is_unread:
+            return
         if self._actions:
             await self._write_actions()
         now = time.monotonic()
         if self._counts and now - self._counts_at >= self._counts_every:
             await self._write_counts()
             self._counts_at = now
-        while len(self._read) > _KEPT_FILES:
-            self._read.popleft().unlink(missing_ok=True)
+
+    def _note_unread(self) -> None:
+        """Raise the alarm that the stream has left too many files, or end it."""
+        is_unread = len(self._unread) >= self._most_files
+        if is_unread == self._is_unread:
+            return
+        self._is_unread, says = is_unread, None
+        if is_unread:
+            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self._unread[0].at))
+            says = (
+                f"{self.folder}: {len(self._unread):,} files wait for the stream, the oldest since "
+                f"{since}, so what is new waits in memory; start the stream again where it reads "
+                "this folder"
+            )
+        self._trouble(_UNREAD, "", says)
 
     async def _write_actions(self) -> None:
         taken, self._actions = self._actions, {}
