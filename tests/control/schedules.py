@@ -11,6 +11,7 @@ import numpy as np
 from distributary.control import terms
 from distributary.control.messages import (
     Decide,
+    FetchPlan,
     Proposed,
     SettingsChanged,
 )
@@ -33,6 +34,7 @@ from distributary.control.versions import MOVING
 from distributary.model import Plan
 from tests.control.mirror import Mirror
 from tests.control.plans import make_plan, read_places, waste_of
+from tests.control.rollbacks import check_rollbacks
 from tests.control.service import Service
 from tests.control.store import FORCE, PROPOSAL
 from tests.control.system import System
@@ -43,6 +45,7 @@ RECEIVERS = tuple(f"r{at}" for at in range(5))
 PUBLISHERS = {"p0": FLOWS[:5], "p1": FLOWS[5:]}
 SERVICES = ("one", "two", "three")
 LIMITS = ("", *(f"[groups]\nmembers = {most}" for most in (1, 2, 3, 4)))
+BURDEN = 1_000_000.0  # messages per second, far more than any plan predicts
 LEASE = 3.0  # seconds that a service may be silent before another takes over
 SETTLE = 45.0
 
@@ -73,8 +76,10 @@ class Schedule:
         self.holder, self.began = "", 0.0
         self.busy_until: dict[str, float] = {}
         self.asked: dict[int, str] = {}
+        self.lost: set[str] = set()  # plans
         self._terms = self.rng.random() < 0.5  # whether operators set any
         self._delays = self.rng.random() < 0.7
+        self._burdens = self.rng.random() < 0.5  # whether planned versions may turn out worse
         for name, flows in PUBLISHERS.items():
             self.floor.publish(name, flows, self.now)
         for name in SERVICES:
@@ -132,8 +137,12 @@ class Schedule:
         if isinstance(action, Decide):
             mirror.check(action, self.now)
             self.tally[action.decision.kind] += 1
+            if action.decision.kind == "planned" and self._burdens and self.rng.random() < 0.7:
+                self._burden_receivers()
         elif isinstance(action, SettingsChanged):
             mirror.settings = action.settings
+        elif isinstance(action, FetchPlan) and self._burdens and self.rng.random() < 0.3:
+            self._lose_plan(action.name)
 
     def _catch_up(self, service: Service) -> Mirror:
         mirror, heard = self.mirrors[service.name]
@@ -141,6 +150,25 @@ class Schedule:
             mirror.hear(now, message)
         self.mirrors[service.name] = mirror, len(service.heard)
         return mirror
+
+    def _burden_receivers(self) -> None:
+        """Receivers drop more than predicted from now on, for some time."""
+        burdened = [each for each in self.floor.receivers.values() if self.rng.random() < 0.7]
+
+        def end() -> None:
+            for receiver in burdened:
+                receiver.besides = 0.0
+
+        for receiver in burdened:
+            receiver.besides = BURDEN
+        self.system.clock.at(self.now + float(self.rng.uniform(5.0, 40.0)), end)
+
+    def _lose_plan(self, name: str) -> None:
+        """A plan that is about to be fetched is gone, unless more than that depends on it."""
+        needed = {found.plan for key in (FORCE, PROPOSAL) if (found := self.store.read(key))}
+        if name not in needed:
+            self.store.plans.pop(name, None)
+            self.lost.add(name)
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -342,8 +370,9 @@ class Schedule:
         for ticket, name in self.asked.items():
             if system.services[name].serves:
                 assert ticket in system.services[name].answers, f"no answer to {ticket}"
-        told = (entry for entry in store.audit if entry.what == "in force")
-        assert not [e for e in told if e.who == "control" and e.kind == "rolled back"]
+        rollbacks = check_rollbacks(store.audit, store.accepted)
+        assert self._burdens or not rollbacks["rolled back by itself"]
+        self.tally += rollbacks
 
     def _check_log(self) -> None:
         store = self.store
@@ -419,7 +448,7 @@ class Schedule:
         if force is not None:
             assert force.plan in store.plans
             kept = [each for each in store.accepted if each.decision.version > force.version - 2]
-            assert {each.decision.plan for each in kept} <= store.plans.keys()
+            assert {each.decision.plan for each in kept} <= store.plans.keys() | self.lost
 
 
 def run_schedule(seed: int, steps: int = STEPS) -> Counter[str]:
