@@ -39,7 +39,7 @@ class Service:
 
 
 @asynccontextmanager
-async def started(folder: Path, server: Path) -> AsyncIterator[Service]:
+async def started(folder: Path, server: Path | str) -> AsyncIterator[Service]:
     words = ("control", "serve", "--state", str(folder), "--nats", str(server), "--log-json")
     more = ("--spark", "off", "--ttl", "0", "--groups", "4", "--sessions", "8")
     command = await asyncio.to_thread(find_command)
