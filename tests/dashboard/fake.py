@@ -91,6 +91,7 @@ class FakeControl:
         self._shares = self._random.dirichlet(np.ones(len(self.names)) * 3)
         self._groups = groups
         self.pins: dict[str, int] = {}
+        self.limits = "" if empty else "[groups]\nmembers = 10\nrate = 900\n"
         self.audit: list[AuditEntry] = []
         self.versions: list[VersionStatus] = []
         self.proposal: ProposalStatus | None = None
@@ -112,7 +113,7 @@ class FakeControl:
             tolerance=0.5,
             group_limit=self._groups,
             session_limit=3 * self._groups,
-            limits="" if self.empty else "[groups]\nmembers = 10\nrate = 900\n",
+            limits=self.limits,
             pins=self.pins,
             force=self.versions[-1] if self.versions else None,
             proposal=self.proposal,
@@ -163,6 +164,7 @@ class FakeControl:
             wanted_by=sorted(self.names[:4]),
             dropped_first_by=sorted(self.names[4:6]),
             dropped_second_by=sorted(self.names[6:7]),
+            pinned=self.pins.get(name),
         )
 
     async def receiver(self, name: str) -> ReceiverView:

@@ -65,7 +65,8 @@ def test_orders_reach_the_service_and_its_refusals_the_operator(address: str) ->
     before = client.get("/api/plan").json["version"]
     answer = client.post("/api/pin", {"flow": "EQ.03", "group": 2})
     assert answer.status == 200
-    assert client.get("/api/flow?name=EQ.03").json["group"] == 2
+    flow = client.get("/api/flow?name=EQ.03").json
+    assert (flow["group"], flow["pinned"]) == (2, 2)
     assert client.get("/api/changes").json[0]["who"] == "ann"
     assert client.post("/api/pin", {"flow": "EQ.03", "group": None}).status == 200
     answer = client.post("/api/roll-back", {"version": before})

@@ -298,10 +298,12 @@ def test_one_browser_too_many_is_asked_to_come_again():
             assert client.get("/").status == 200
 
 
-def test_events_are_of_one_size_however_many_receivers_there_are():
+def test_events_are_of_one_size_however_many_receivers_and_pins_there_are():
     sizes = []
     for receivers in (50, 1_000):
         control = FakeControl(receivers=receivers, groups=500, flows=10_000, more_versions=100)
+        control.pins = {f"EQ.{number}": number % 500 for number in range(10 * receivers)}
+        control.limits = f"# {'x' * 100 * receivers}\n"
         with serve(control, every=0.05) as address, Client(address).watch() as response:
             line = next(iter(response.readline, b"never"))
             while not line.startswith(b"data: "):

@@ -247,6 +247,7 @@ class FlowPath(msgspec.Struct, frozen=True):
     wanted_by: list[str]
     dropped_first_by: list[str]
     dropped_second_by: list[str]
+    pinned: int | None = None  # the group that an operator keeps it in
 
 
 class Block(msgspec.Struct, frozen=True):

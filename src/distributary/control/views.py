@@ -66,10 +66,11 @@ class Views:
         wanting, places = set(self._interest.receivers_of(flow)), self._keeper.places
         place = places.place_of(flow) if wanting else None
         rate = self._counts.rate_of(flow, now)
+        pinned = self._keeper.settings.pins.get(flow)
         if place is None:
             if not wanting:
                 return Refusal(f"flow {flow!r} is not in the plan, and nobody wants it")
-            return FlowPath(flow, None, None, "", rate, sorted(wanting), [], [])
+            return FlowPath(flow, None, None, "", rate, sorted(wanting), [], [], pinned)
         session, group = place
         subscribed, joined = self._find_audience(places, session, group)
         return FlowPath(
@@ -81,6 +82,7 @@ class Views:
             wanted_by=sorted(wanting),
             dropped_first_by=sorted(joined - subscribed),
             dropped_second_by=sorted(subscribed - wanting),
+            pinned=pinned,
         )
 
     def describe_receiver(self, name: str, now: float) -> ReceiverView | Refusal:

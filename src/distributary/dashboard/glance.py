@@ -1,4 +1,4 @@
-"""What every page shows of a control plane: bounded in size, however many members there are."""
+"""What every page shows of a control plane: bounded in size, however many members and pins."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ class Glance(msgspec.Struct, frozen=True):
     tolerance: float
     group_limit: int
     session_limit: int
-    limits: str
-    pins: dict[str, int]
+    pins: int  # flows that operators keep in their groups
     force: VersionStatus | None
     proposal: ProposalStatus | None
     waste: Waste
@@ -86,8 +85,7 @@ def take_glance(status: ControlStatus) -> Glance:
         tolerance=status.tolerance,
         group_limit=status.group_limit,
         session_limit=status.session_limit,
-        limits=status.limits,
-        pins=status.pins,
+        pins=len(status.pins),
         force=status.force,
         proposal=proposal,
         waste=status.waste,

@@ -17,7 +17,7 @@ let asking = false;
 let chosen = null; // number of a group
 let wanted = null; // name of the flow whose path is shown
 let path = null;
-let drawnPin; // the group that the shown flow was pinned to when it was drawn
+let drawnPins; // how many flows were pinned when the shown one was drawn
 let pinKey = ""; // what the form for pinning was drawn for
 const travel = make("div");
 const steps = make("div", { "aria-live": "off" }); // its rate changes all the time
@@ -40,7 +40,7 @@ const showSessions = makeTable(find("sessions"), {
 
 start(async (found, document) => {
   control = found;
-  if (path && control.pins[path.flow] !== drawnPin) showFlow(path.flow);
+  if (path && control.pins !== drawnPins) showFlow(path.flow);
   if (!control.force) showTiles(find("tiles"), [["Plan", "none", "no plan is in force yet: receivers and publishers make one"]]);
   else if (plan && (document.away || isFresh())) showTiles(find("tiles"), listTiles());
   else await loadPlan();
@@ -67,7 +67,7 @@ function listTiles() {
   const { force } = control;
   const full = [...plan.groups].sort((one, other) => fill(other, "rate") - fill(one, "rate"))[0];
   const large = [...plan.groups].sort((one, other) => other.members - one.members)[0];
-  const pins = Object.keys(control.pins).length;
+  const { pins } = control;
   return [
     ["Version", `v${force.version}`, `${force.kind} by ${force.by}`],
     ["Groups", number(force.groups), `of at most ${number(control.group_limit)}`],
@@ -243,20 +243,20 @@ const drawReceiver = (name) =>
   make("li", {}, make("a", { href: `/receivers?${new URLSearchParams({ name })}` }, nameOf(name)));
 
 function showPin(found) {
-  drawnPin = control?.pins[found.flow];
-  const key = JSON.stringify([found.flow, drawnPin ?? null, session.can_sign_in]);
-  if (key !== pinKey) pinning.replaceChildren(drawPin(found, drawnPin));
+  drawnPins = control?.pins;
+  const key = JSON.stringify([found.flow, found.pinned, session.can_sign_in]);
+  if (key !== pinKey) pinning.replaceChildren(drawPin(found, found.pinned));
   pinKey = key;
   if (control) pinning.querySelector("input")?.setAttribute("max", String(control.group_limit - 1));
 }
 
 function drawPin(found, pinned) {
-  if (!session.can_sign_in) return pinned === undefined ? "" : make("p", {}, `Pinned to group ${pinned}.`);
+  if (!session.can_sign_in) return pinned === null ? "" : make("p", {}, `Pinned to group ${pinned}.`);
   const number = make("input", { id: "pin-group", type: "number", min: "0", required: true, value: String(pinned ?? found.group ?? 0) });
   const form = make(
     "form",
     { class: "find" },
-    make("label", { for: "pin-group" }, pinned === undefined ? "Keep it in group" : `Pinned to group ${pinned}; keep it in group`),
+    make("label", { for: "pin-group" }, pinned === null ? "Keep it in group" : `Pinned to group ${pinned}; keep it in group`),
     number,
     make("button", { type: "submit" }, "Pin"),
   );
@@ -268,7 +268,7 @@ function drawPin(found, pinned) {
     event.preventDefault();
     pin(Number(number.value), "Pin", `${found.flow} stays in group ${number.value}, whatever is planned.`);
   });
-  if (pinned !== undefined) {
+  if (pinned !== null) {
     const release = make("button", { type: "button" }, "Let it go");
     release.addEventListener("click", () => pin(null, "Let it go", `${found.flow} may be planned into any group again.`));
     form.append(release);
