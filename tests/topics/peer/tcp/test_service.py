@@ -43,6 +43,7 @@ from distributary.topics.peer.tcp.greeting import (
     write,
 )
 from distributary.topics.peer.tcp.metrics import collect_metrics
+from distributary.topics.peer.tcp.policy import live_peer_policy
 from tests.content.tcp.services import Authority
 from tests.topics.peer.tcp.processes import PATIENCE, find_ports
 
@@ -233,6 +234,51 @@ def test_two_processes_cannot_be_the_same_peer(tmp_path: Path) -> None:
                 async with serve(tmp_path / "d", a.name, joins=False, advertise=taken) as d:
                     await d.until(f"it refuses this peer: there is another peer {b.name}")
                     assert not d.service.joined.is_set()
+
+    run(scenario())
+
+
+def find_warnings(peer: Running, other: Running) -> list[str]:
+    begin = f"warning: {other.name}: "
+    return [line.removeprefix(begin) for line in peer.lines if line.startswith(begin)]
+
+
+def test_peers_with_other_options_are_warned_of_once_by_both_sides(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        policy = live_peer_policy(history=10)
+        async with (
+            serve(tmp_path / "a") as a,
+            serve(tmp_path / "b", a.name, copies=3, policy=policy) as b,
+        ):
+            await a.until("warning")
+            await check_delivery(PeerOptions(a.name), PeerOptions(b.name))
+            for _ in range(2):  # a further connection
+                _, writer = await greet(
+                    a.name, Hello("peer", b.name, b.service._session, keeps=b.service._keeps)
+                )
+                writer.close()
+            assert find_warnings(a, b) == [
+                "--copies is 3 there and 2 here, --history is 10 there and 1,000 here; "
+                "give all peers of a ring the same"
+            ]
+            assert find_warnings(b, a) == [
+                "--copies is 2 there and 3 here, --history is 1,000 there and 10 here; "
+                "give all peers of a ring the same"
+            ]
+
+    run(scenario())
+
+
+def test_peers_with_the_same_options_and_of_earlier_releases_are_not_warned_of(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        async with serve(tmp_path / "a") as a, serve(tmp_path / "b", a.name) as b:
+            reader, writer = await greet(a.name, Hello("peer", "127.0.0.1:9", "0" * 16))
+            del reader
+            await a.until("linked with 127.0.0.1:9")
+            writer.close()
+            assert not [line for line in (*a.lines, *b.lines) if "warning" in line]
 
     run(scenario())
 

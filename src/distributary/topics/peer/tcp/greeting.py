@@ -10,14 +10,17 @@ from __future__ import annotations
 import msgspec
 
 from distributary.machines.real import parse_address
+from distributary.topics.numbers import Count
 
 __all__ = [
     "ROLES",
     "WIRE_VERSIONS",
     "Hello",
+    "Keeping",
     "Refused",
     "Welcome",
     "client_name",
+    "find_difference",
     "find_fault",
     "find_version",
     "host_of",
@@ -34,10 +37,19 @@ _SESSION = 16  # digits
 _HEX = frozenset("0123456789abcdef")
 
 
+class Keeping(msgspec.Struct, frozen=True):
+    """What a peer is told to keep of topics; it should be the same for all peers of a ring."""
+
+    copies: Count
+    history: Count
+    history_bytes: Count
+
+
 class Hello(msgspec.Struct, frozen=True, tag="topics-hello", repr_omit_defaults=True):
     """A peer, whose name is its address; or a client, which wants topics or the status.
 
-    `session` is drawn at random when the process, or the client, starts.
+    `session` is drawn at random when the process, or the client, starts. Fields travel with their
+    names, and releases pass over those that they do not know.
     """
 
     role: str
@@ -47,6 +59,7 @@ class Hello(msgspec.Struct, frozen=True, tag="topics-hello", repr_omit_defaults=
     token: str = ""
     wants_status: bool = False
     is_active: bool = False  # a peer that is part of a ring
+    keeps: Keeping | None = None  # a peer; None for earlier releases
 
     def __repr__(self) -> str:
         return f"Hello({self.role!r}, {self.name!r})"
@@ -59,6 +72,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="topics-welcome"):
     session: str
     version: int
     is_active: bool = False
+    keeps: Keeping | None = None
 
 
 class Refused(msgspec.Struct, frozen=True, tag="topics-refused"):
@@ -115,6 +129,17 @@ def find_fault(hello: Hello) -> str:
             f"{WIRE_VERSIONS[1]} have none in common: upgrade one"
         )
     return ""
+
+
+def find_difference(here: Keeping, there: Keeping | None) -> str:
+    """Which options of two peers differ, with both values; an empty text if none does."""
+    if there is None:
+        return ""
+    return ", ".join(
+        f"--{name.replace('_', '-')} is {getattr(there, name):,} there and {value:,} here"
+        for name, value in msgspec.structs.asdict(here).items()
+        if getattr(there, name) != value
+    )
 
 
 def find_version(theirs: tuple[int, int]) -> int | None:

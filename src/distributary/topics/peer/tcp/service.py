@@ -45,9 +45,11 @@ from distributary.topics.peer.machine import TopicPeer
 from distributary.topics.peer.parameters import LIVE_OVERLAY, PeerParameters
 from distributary.topics.peer.tcp.greeting import (
     Hello,
+    Keeping,
     Refused,
     Welcome,
     client_name,
+    find_difference,
     find_fault,
     find_version,
     host_of,
@@ -133,6 +135,7 @@ class _Neighbour(NamedTuple):
     name: str
     session: str
     is_active: bool  # part of a ring, when the connection was opened
+    keeps: Keeping | None
 
 
 class _Client(NamedTuple):
@@ -195,6 +198,9 @@ class PeerService:
         self._clients: dict[str, int] = {}  # their connections
         self._queued = 0  # bytes of messages that wait for the machine
         self._room = asyncio.Event()
+        policy = settings.policy
+        self._keeps = Keeping(settings.copies, policy.history, policy.history_bytes)
+        self._differences: dict[str, str] = {}  # from other peers' options, by name
         self._reached: dict[str, bool] = {}  # connected peers, and whether they were active
         self._is_leaving = self._has_left = False
         self._driver: Driver[_Opened | _Arrived] = Driver(
@@ -343,9 +349,9 @@ class PeerService:
             return _reject(Refused(f"there is another peer {hello.name}"))
         version = find_version(hello.versions)
         assert version is not None
-        reply = write(Welcome(self.name, self._session, version, self._is_active))
+        reply = write(Welcome(self.name, self._session, version, self._is_active, self._keeps))
         if hello.role == "peer":
-            found = _Neighbour(hello.name, hello.session, hello.is_active)
+            found = _Neighbour(hello.name, hello.session, hello.is_active, hello.keeps)
             return Admission(found, RING, _RING_FRAME, reply)
         longest = self.settings.parameters().longest_event + _AROUND_EVENT
         if hello.wants_status:
@@ -391,6 +397,7 @@ class PeerService:
                     self._session,
                     token=token or "",
                     is_active=self._is_active,
+                    keeps=self._keeps,
                 )
             )
 
@@ -403,7 +410,7 @@ class PeerService:
                 return Rejection(f"the peer there is {found.name}")
             if find_fault(Hello("peer", found.name, found.session)) or found.name == self.name:
                 return Rejection(f"there is no other peer, but {found.name!r}")
-            neighbour = _Neighbour(found.name, found.session, found.is_active)
+            neighbour = _Neighbour(found.name, found.session, found.is_active, found.keeps)
             return Admission(neighbour, RING, _RING_FRAME)
 
         return Dialer(address, greet, judge, tls=self._dialling, insecure=self.settings.insecure)
@@ -413,13 +420,26 @@ class PeerService:
     async def on_open(self, connection: LinkConnection) -> None:
         """Take a new connection."""
         match connection.peer:
-            case _Neighbour(name, _, is_active):
+            case _Neighbour(name, _, is_active, keeps):
                 self._reached[name] = is_active
+                self._warn_if_different(name, keeps)
                 await self._ring.on_open(name, connection)
             case _Client(name):
                 await self._driver.put(_Opened(name, connection.number))
             case _Observer():
                 connection.send([connection.codec.encode(self.status())])
+
+    def _warn_if_different(self, name: str, keeps: Keeping | None) -> None:
+        """Warn of a peer with other options, once: each root keeps as much as it was told itself.
+
+        Such peers are let in, so that options can be changed peer by peer.
+        """
+        difference = find_difference(self._keeps, keeps)
+        if self._differences.get(name, "") == difference:
+            return
+        self._differences[name] = difference
+        if difference:
+            self._report(f"warning: {name}: {difference}; give all peers of a ring the same")
 
     async def on_message(self, connection: LinkConnection, message: Any) -> None:
         """Queue a message for the machine; wait while too many or too large ones wait."""
