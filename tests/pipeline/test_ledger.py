@@ -14,6 +14,8 @@ from distributary.pipeline import ledger as ledger_module
 from distributary.pipeline.buckets import BucketFile, TableFiles
 from distributary.pipeline.ledger import Ledger, LedgerError, LedgerState
 
+from .power import lose_power, note_syncs
+
 BATCHES = 4
 
 
@@ -26,7 +28,9 @@ def write_batches(out: Path, step: Callable[[str], None] = lambda name: None) ->
     with Ledger(out, step).open() as ledger:
         ledger.checkpoint.mkdir(exist_ok=True)
         (ledger.checkpoint / "metadata").write_text('{"id": "one stream"}')
+        (ledger.checkpoint / "offsets").mkdir(exist_ok=True)
         for number in range(ledger.state.batch + 1, BATCHES):
+            (ledger.checkpoint / "offsets" / str(number)).write_text(f"files of batch {number}")
             folder = ledger.new_folder(number)
             version = number // 2 + 1
             made = ["quarantine/part", "plan/plan.json"][: 2 - number % 2]
@@ -101,6 +105,27 @@ def test_a_writer_stopped_at_any_step_ends_as_one_that_was_not(tmp_path: Path) -
         left = {path.relative_to(root).as_posix() for path in root.glob("*/*")}
         assert left == {*state.paths, *state.released}
         assert all(any(folder.iterdir()) for folder in root.iterdir())
+
+
+def test_a_loss_of_power_at_any_step_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = steps_of(tmp_path / "whole")
+    expected = everything(tmp_path / "whole", write_batches(tmp_path / "whole"))
+    synced = note_syncs(monkeypatch)
+    for count in range(1, len(steps) + 1):
+        out = tmp_path / f"lost at {count}"
+        synced.clear()
+        with pytest.raises(StoppedError):
+            write_batches(out, stop_at(count))
+        lose_power(out, synced)
+        committed = out / "state.json"
+        if committed.exists():
+            batch = json.loads(committed.read_text())["batch"]
+            noted = out / "checkpoint" / "offsets" / str(batch)
+            assert noted.read_text() == f"files of batch {batch}"
+        state = write_batches(out)
+        assert everything(out, state) == expected, (count, steps[count - 1])
 
 
 def test_only_the_newest_versions_are_kept_wherever_the_writer_is_stopped(

@@ -62,6 +62,7 @@ from distributary.planning import Request
 from tests.in_process import call_main
 from tests.pipeline.test_rates import judged
 
+from .power import lose_power, note_syncs
 from .stream_process import SMALL_SLICES, small_job
 
 START = datetime(2025, 3, 3, 9, 0, tzinfo=UTC)
@@ -429,6 +430,35 @@ def stop_a_stream(
     root = job.out / "state"
     left = {path.relative_to(root).as_posix() for path in root.glob("*/*")}
     assert state.paths <= left <= {*state.paths, *state.released}
+
+
+def test_a_stream_goes_on_after_a_loss_of_power(
+    spark: SparkSession,
+    logs: Path,
+    undisturbed: tuple[StreamJob, LedgerState],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also from what Spark noted, which syncs nothing."""
+    job = small_job(logs, "without power")
+    synced = note_syncs(monkeypatch)
+    for nth, name in ((1, "planned"), (2, "listing the files"), (2, "committed"), (1, "settled")):
+        left = [name] * nth
+
+        def stop(reached: str, left: list[str] = left) -> None:
+            if reached == left[0]:
+                left.pop()
+                if not left:
+                    raise StoppedError(reached)
+
+        with pytest.raises(StoppedError):
+            stream(spark, job, StreamHooks(step=stop))
+        lose_power(job.out, synced)
+    state = stream(spark, job)
+    for kind in KINDS:
+        assert table(job, state, kind) == table(undisturbed[0], undisturbed[1], kind)
+    assert state.counts == undisturbed[1].counts
+    assert quarantine(spark, job) == quarantine(spark, undisturbed[0])
+    assert plan_bytes(job.out / "plan") == plan_bytes(job.out / "plans" / f"{state.version:06d}")
 
 
 def test_a_state_of_the_former_version_is_converted(

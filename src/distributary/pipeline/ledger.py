@@ -10,6 +10,13 @@ the next one, so that whoever reads the state has time to.
 **Settle.** What other programs read is moved out of the batch's folder only after the commit: bad
 rows to `quarantine/`, the plan to `plans/` and `plan`, and the line to `drift.jsonl`. Each of these
 steps is idempotent, and all are repeated at every start, so a kill between them does no harm.
+
+**Loss of power.** A rename may reach the disk before the contents of the files that it makes valid.
+So a batch's files are synced before its commit, with what Spark noted about the batch: otherwise
+Spark could give its number to other files, which would be passed over. Spark syncs nothing, and
+does not start from a note that is empty; those are removed at the start, as if the power had gone
+just before them.
+
 Of the versions in `plans/` the `KEPT_VERSIONS` newest stay, of which the last is the one in force.
 An older one is first renamed and then removed, so that nobody reads half of one.
 
@@ -33,6 +40,7 @@ from typing import Any
 from distributary.errors import DistributaryError, OutputError
 from distributary.files import replace_file, replace_folder
 from distributary.pipeline.buckets import BucketTable, TableFiles, TableKind
+from distributary.pipeline.durable import sync_files
 
 __all__ = ["KEPT_VERSIONS", "Ledger", "LedgerError", "LedgerState", "PlannedAt"]
 
@@ -118,6 +126,7 @@ class Ledger:
         self._step = step
         self.state = LedgerState()
         self._dead: tuple[str, ...] | None = None
+        self._synced: set[Path] = set()  # of the checkpoint
 
     @contextmanager
     def open(self) -> Iterator[Ledger]:
@@ -134,6 +143,7 @@ class Ledger:
                     "end it, or name another folder",
                 ) from None
             self.state = self._read_state()
+            self._remove_empty_notes()
             self._check_checkpoint()
             self._check_files()
             self.settle()
@@ -192,11 +202,25 @@ class Ledger:
         state = replace(state, released=tuple(sorted(before.paths - state.paths)))
         self._step("committing")
         document = _write_document(state)
+        self._sync_files(state)
         with replace_file(self.out / STATE) as file:
             file.write(document.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        sync_files([self.out])
         self.state = state
         self._dead = before.released
         self._step("committed")
+
+    def _sync_files(self, state: LedgerState) -> None:
+        """Have on disk what a state names anew, what Spark noted, and what was settled before."""
+        new = {self.root / path for path in state.paths - self.state.paths}
+        if state.folder:
+            new.update((self.root / state.folder).rglob("*"))
+        noted = {path for path in self.checkpoint.rglob("*") if path.is_file()}
+        settled = [self.out / HISTORY, self.out / "quarantine", self.out / "plans"]
+        sync_files([*new, self.root, *(noted - self._synced), *settled])
+        self._synced = noted
 
     def settle(self) -> None:
         """Put what the last commit names in its place; idempotent."""
@@ -211,6 +235,7 @@ class Ledger:
         if running is not None and not _have_same_files(running, out / "plan"):
             with replace_folder(out / "plan", _is_plan, "plan") as new:
                 shutil.copytree(running, new, dirs_exist_ok=True)
+                sync_files(new.iterdir())
         self._step("plan in place")
         if state.entry:
             with (out / HISTORY).open("ab") as history:
@@ -270,6 +295,17 @@ class Ledger:
     def _read_query_id(self) -> str | None:
         path = self.checkpoint / "metadata"
         return json.loads(path.read_text())["id"] if path.exists() else None
+
+    def _remove_empty_notes(self) -> None:
+        """Remove what Spark noted and the disk did not keep: of a batch that is not committed.
+
+        That of a committed batch may be missing where Spark notes its end: it runs again, and finds
+        itself in the state.
+        """
+        notes = [path for path in self.checkpoint.rglob("*") if path.is_file()]
+        for path in [path for path in notes if not path.stat().st_size]:
+            path.unlink(missing_ok=True)
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
     def _check_checkpoint(self) -> None:
         """Check that Spark's records and ours are of one stream: no file is lost or read twice."""
