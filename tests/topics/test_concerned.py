@@ -8,6 +8,7 @@ import pytest
 
 from distributary.machines.actions import Action, Send
 from distributary.topics import (
+    OURS,
     TAMARA,
     ClusterChannel,
     ClusterState,
@@ -86,6 +87,25 @@ def test_schedules_send_fewer_messages_than_if_all_were_told_and_cost_no_more(
             cost[at] += compute_cost(system)
     assert told[0] < told[1]
     assert cost[0] <= 1.02 * cost[1]
+
+
+@pytest.mark.parametrize("to_all", [True, False])
+def test_our_clusters_need_the_confirmations_of_all_members(to_all: bool) -> None:
+    """These say who needs the new topic. Without them our clusters take it up and drop it again."""
+    policy = replace(OURS, announces_to_all=to_all, lock_for=5.0, interval=60.0)
+    system = TopicSystem(policy, dict.fromkeys("abc", 0.01), seed=2)
+    members = tuple(f"s{at}" for at in range(20))
+    for name in members:
+        for topic in "ab":
+            system.want(1.0, name, topic)
+    system.advise(5.0, "topic/a", Advise((A, B), invited=members))
+    for at, name in enumerate(members[:15]):
+        system.want(40.0 + at, name, "c")
+    system.run(100.0)
+    (machine,) = system.clusters().values()
+    assert machine.census.need("c", machine.size) == (15 if to_all else 0)
+    assert ("c" in machine.state.topics) == to_all
+    assert (system.simulation.sent["Drop"] > 2) == (not to_all)
 
 
 # --- one message at a time -----------------------------------------------------------------------
