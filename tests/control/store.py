@@ -155,6 +155,8 @@ class StoreClient:
         self._entries += 1
 
     def drop(self, action: DropPlan) -> None:
+        if self._store.revision(FORCE) != self._known[FORCE]:
+            raise ReplacedError(FORCE)
         self._store.plans.pop(action.name, None)
 
     def forget(self, action: ForgetReceiver | ForgetPublisher) -> None:

@@ -33,7 +33,7 @@ from distributary.control.reports import InterestRecord, PublisherRecord
 from distributary.control.settings import ControlSettings
 from distributary.control.status import AuditEntry
 from distributary.errors import StateError
-from distributary.machines.nats.jetstream import AWAY, create_replicated
+from distributary.machines.nats.jetstream import AWAY, WRONG_SEQUENCE, create_replicated
 from distributary.machines.nats.tail import follow_stream
 from distributary.model import Plan
 
@@ -47,7 +47,6 @@ Trouble = Callable[[str, str, str | None], None]
 _ATTEMPT = 2.0  # seconds for an answer of the server
 _PAUSE = 0.1  # seconds before another attempt
 _PATIENCE = 3.0  # seconds that a server may be busy, before that is an alarm
-_WRONG_SEQUENCE: Final = (10071, 10164)
 _EXPECTED = "Nats-Expected-Last-Sequence"
 _AUDIT_READ, _AUDIT_KEPT = 8_000, 100_000  # entries: at two a second, an hour is read
 _REPORTS_FOR = 3600.0  # seconds
@@ -258,7 +257,7 @@ class ControlStore:
         try:
             await self._retry(lambda: self._js.publish(subject, value, headers=headers))
         except nats.js.errors.APIError as error:
-            if _get_code(error) not in _WRONG_SEQUENCE or not await self._has_appended(value):
+            if _get_code(error) not in WRONG_SEQUENCE or not await self._has_appended(value):
                 raise ControlReplacedError(self._layout.prefix) from error
         self._last_entry += 1
 
@@ -298,7 +297,7 @@ class ControlStore:
                 self._revisions[key] = revision
                 return
         except nats.js.errors.APIError as error:
-            if _get_code(error) not in _WRONG_SEQUENCE:
+            if _get_code(error) not in WRONG_SEQUENCE:
                 raise
         # Deleted, or refused: an attempt whose answer was lost may have succeeded.
         revision, found = await self._look(bucket, key)
@@ -328,8 +327,26 @@ class ControlStore:
             return  # it is gone, or is written by somebody who lives
 
     async def drop_plan(self, name: str) -> None:
-        """Delete a plan."""
-        await self._retry(lambda: self.plans.drop([name]))
+        """Delete a plan; raises `ControlReplacedError` if another service has taken over.
+
+        A successor may decide the same plan anew. It then touches the plan, so that what was seen
+        of the plan before the fence was found to be ours cannot be deleted any more.
+        """
+        sequence = await self._retry(lambda: self.plans.find(name))
+        if sequence is not None:
+            await self._check_fence()
+            await self._retry(lambda: self.plans.drop(name, sequence))
+
+    async def _check_fence(self) -> None:
+        """Raise `ControlReplacedError` if another service has written the decision in force."""
+        stream, subject = f"KV_{self._layout.plan}", f"$KV.{self._layout.plan}.{FORCE}"
+        try:
+            last = await self._retry(lambda: self._js.get_last_msg(stream, subject))
+            sequence = last.seq
+        except nats.js.errors.NotFoundError:
+            sequence = 0
+        if sequence != self._revisions[FORCE]:
+            raise ControlReplacedError(self._layout.prefix)
 
     async def fetch_plan(self, name: str) -> Plan | None:
         """Read a plan; None if there is none."""
@@ -394,7 +411,7 @@ def _decode(value: bytes | None, kind: type[T]) -> T | None:
 def _get_code(error: nats.js.errors.APIError) -> int:
     """The server's code; nats-py drops that of keys."""
     if isinstance(error, nats.js.errors.KeyWrongLastSequenceError):
-        return _WRONG_SEQUENCE[0]
+        return WRONG_SEQUENCE[0]
     return getattr(error, "err_code", 0) or 0
 
 

@@ -15,7 +15,7 @@ from nats.js import JetStreamContext
 from distributary.errors import StateError
 from distributary.machines.nats.errors import JetStreamAwayError
 
-__all__ = ["AWAY", "create_replicated", "find_jetstream"]
+__all__ = ["AWAY", "WRONG_SEQUENCE", "create_replicated", "find_jetstream"]
 
 T = TypeVar("T")
 
@@ -27,6 +27,8 @@ _PAUSE = 5.0  # seconds before it is asked again after an answer, such as that t
 _NOT_ENABLED: Final = (10039, 10076)  # for the account, for the server
 _NO_REPLICAS: Final = (10074, 10120)  # without a cluster, by the account's limits
 _NO_PEERS: Final = 10005
+# A write that was to follow another one than the last: in a stream, in a subject.
+WRONG_SEQUENCE: Final = (10071, 10164)
 # What a request to JetStream raises while the server, or a majority of its cluster, is away.
 AWAY: Final = (
     nats.errors.TimeoutError,
