@@ -394,6 +394,17 @@ def test_an_impossible_guess_of_a_flow_counts_for_nothing(host: StoredHost, flow
     assert host.flow("topic/u", 2.0) == 0.0
 
 
+def test_a_guess_beyond_all_measure_leaves_prices_that_are_numbers(host: StoredHost) -> None:
+    """A search for clusters adds and multiplies them; it must not end the service."""
+    for topic in ("u", "v"):
+        host.take("p", topic_channel(topic), Create(1.7e308), 1.0)
+        for name in ("r", "s"):
+            host.take(name, topic_channel(topic), Join(1), 1.0)
+    found = survey([host], 1.0)
+    assert found.flows.sum() <= 2e12 + 1.0
+    assert Adviser(host, 1_000).propose(found) is not None
+
+
 def test_a_cluster_does_not_wait_for_a_topic_that_nobody_made(host: StoredHost) -> None:
     tell = Tell((News(TopicFlow("never made", 1.0), True),), (), ("topic/never made",))
     host.take("s", "cluster/1/t", Join(1), 1.0)

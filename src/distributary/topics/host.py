@@ -77,6 +77,7 @@ from distributary.topics.topic import FlowMeter, TopicChannel, TopicState
 __all__ = ["ChannelMessage", "Counts", "TopicHost"]
 
 _MEMBERS = members_of("")
+_MOST_GUESSED = 1e12  # events per interval: sums of prices must remain numbers
 _VOLATILE = (Event, Inquire, Repair, Answer, Await)  # change no state but what members need
 _TO_EXISTING = (Rarer, Refuse, Dropped)  # a cluster that has ended has no use for these
 _FROM_CLIENTS = (Inquire, Join, Leave, Settled, Tell, More, Answer, Repair)
@@ -305,7 +306,7 @@ class TopicHost:
         if channel in self.topics:
             return Created(False)
         # The guess weighs as much as one interval, so measurements soon outweigh it.
-        guess = max(0.0, flow) if isfinite(flow) else 0.0
+        guess = min(max(0.0, flow), _MOST_GUESSED) if isfinite(flow) else 0.0
         meter = FlowMeter(guess, 1.0, now, self._flow_memory)
         state = TopicState(topic=topic, meter=meter)
         if channel in self.state.ended:  # subscribers that were away expect no earlier number
