@@ -24,6 +24,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
     "narrow": {"viewport": {"width": 400, "height": 800}, "color_scheme": "light"},
+    "dark-narrow": {"viewport": {"width": 400, "height": 800}, "color_scheme": "dark"},
 }
 STATES: dict[str, dict[str, Any]] = {
     "live": {},
@@ -48,7 +49,7 @@ def take_pictures(
     folder.mkdir(parents=True, exist_ok=True)
     paths = {page.key: page.path for page in PAGES} | dict(extra)
     for look in looks:
-        with browser.new_context(**LOOKS[look]) as context:
+        with browser.new_context(**LOOKS[look], reduced_motion="reduce") as context:
             for name, path in paths.items():
                 page = context.new_page()
                 page.goto(address + path)

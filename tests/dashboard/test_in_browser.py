@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from distributary.dashboard.pages import PAGES
 from tests.dashboard.browser import leave_out_charts
 from tests.dashboard.fake import HOSTILE, HOSTILE_NAMES, FakeControl
 from tests.dashboard.inspection import list_faults
+from tests.dashboard.pictures import take_pictures
 from tests.dashboard.served import serve
 from tests.dashboard.services import BROKERS, TOPICS, make_hostile
 
@@ -186,6 +188,22 @@ def test_every_page_shows_live_data_to_everybody_and_asks_nobody_else(
             page.close()
     assert {url.split("/")[2] for url in watched.requests} == {address.removeprefix("http://")}
     assert any(url.endswith("/plotly.min.js") for url in watched.requests)
+
+
+def test_dark_and_narrow_pages_look_like_it(browser: Browser, address: str, tmp_path: Path):
+    """As pictures: 400 px wide with the charts, dark all over, and with something on it."""
+    images = pytest.importorskip("PIL.Image")
+    take_pictures(browser, address, tmp_path, looks=["dark-narrow"])
+    pictures = sorted(tmp_path.glob("*.png"))
+    assert {path.name.split("-")[0] for path in pictures} >= {page.key for page in PAGES}
+    for path in pictures:
+        with images.open(path) as picture:
+            assert picture.width == 400, path
+            assert picture.height > 400, path
+            shades = picture.convert("L").histogram()
+        pixels = sum(shades)
+        assert sum(shades[:96]) > 0.75 * pixels, path  # no chart or field has stayed light
+        assert sum(shades[160:]) > 0.005 * pixels, path  # text that can be read
 
 
 def test_the_theme_follows_the_reader_while_a_page_is_open(browser: Browser, address: str):
