@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.measure import Section, shown_seconds
+from benchmarks.processes import cpu_seconds
 
 STATES = (1_000_000, 5_000_000, 30_000_000)
 BATCHES = {1_000: 24, 30_000: 16, 1_000_000: 6}  # rows, and how often
@@ -41,6 +42,7 @@ class _Measured:
     own: dict[int, list[float]]
     sizes: dict[str, int]
     load: tuple[float, float]  # of the machine, before and after
+    cores: float  # that the run itself kept busy
 
     def median(self, rows: int) -> float:
         return statistics.median(self.seconds[rows])
@@ -54,7 +56,7 @@ def stream_state() -> Section:
         [
             f"{pairs:,}",
             f"{size:,}",
-            f"{one.load[0]:.0f} to {one.load[1]:.0f}",
+            f"{one.load[0]:.1f} to {one.load[1]:.1f}, {one.cores:.1f} ours",
             shown_seconds(one.median(size)),
             shown_seconds(max(one.seconds[size])),
             shown_seconds(statistics.mean(one.cpu[size])),
@@ -91,7 +93,8 @@ def stream_state() -> Section:
         "the check that the interest stays within `--driver-limit`; the worst one "
         "includes merging. CPU seconds are means, of all processes and of the driver's Python, "
         "which keeps the state. Each size of state is run by itself, and *load* is that of the "
-        "machine before and after, of which a run makes about two: compare CPU seconds where the "
+        "machine in the minute before and at the end, and what the run itself made of it: its CPU "
+        "seconds over its time, in two processes, Python and Java. Compare CPU seconds where the "
         "loads differ. The state after all batches equals a recomputation. The former way (commit "
         f"{FORMER}) rewrote the state in each batch; its CPU seconds are the mean of "
         f"{FORMER_BATCHES[1_000]}.",
@@ -121,11 +124,12 @@ def _measure(source: Path, pairs: int, batches: dict[int, int]) -> _Measured:
             check=True,
         )
     found: dict[str, Any] = json.loads(done.stdout)
+    cores = found.pop("cores")
     taken = {int(rows): columns for rows, columns in found.pop("batches").items()}
     seconds, written, cpu, own = (
         {rows: columns[at] for rows, columns in taken.items()} for at in range(4)
     )
-    return _Measured(seconds, written, cpu, own, found, (load, os.getloadavg()[0]))
+    return _Measured(seconds, written, cpu, own, found, (load, os.getloadavg()[0]), cores)
 
 
 def _measure_former() -> dict[int, _Measured]:
@@ -150,13 +154,6 @@ def _shown_bytes(amount: float) -> str:
     return f"{amount / 1e6:.3g} MB"
 
 
-def _shown_load(before: float) -> str:
-    """The load of the machine, of which a benchmark by itself makes about two."""
-    return (
-        f"The load of the machine was {before:.1f} before and {os.getloadavg()[0]:.1f} at the end."
-    )
-
-
 def _exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
@@ -173,12 +170,15 @@ def stream_latency() -> Section:
     """10,000 rows a second for five minutes: from the arrival of a file to its commit."""
     load = os.getloadavg()[0]
     with TemporaryDirectory() as folder:
-        arrived, lines = _follow_logs(Path(folder))
-    waits, took = _waits(arrived, lines)
+        arrived, lines, cores = _follow_logs(Path(folder))
+    waits = _waits(arrived, lines)
     used = sum(line["subscriptions"] + line["publications"] for line in lines)
     rows = SECONDS * (ACTIONS_PER_S + MESSAGES_PER_S) + RECEIVERS * WANTED
     assert used + sum(line["duplicates"] + line["quarantined"] for line in lines) == rows
     later = lines[1:]
+    took, planned = ([line[key] for line in later] for key in ("seconds", "planning_seconds"))
+    worst = max(later, key=lambda line: line["seconds"])
+    moving = sum(line["moves"] > 0 for line in later)
     return Section(
         "The latency of a stream",
         f"`pipeline stream --trigger 1s` on two cores, while a file of {ACTIONS_PER_S:,} actions "
@@ -186,24 +186,35 @@ def stream_latency() -> Section:
         "is from its arrival to the commit of its batch, with the plan that serves it. The plan "
         f"has {RECEIVERS:,} receivers, {FLOWS:,} flows, {GROUPS} groups and "
         f"{SESSIONS} sessions, for about {RECEIVERS * WANTED:,} pairs. The "
-        "first batch, with the first plan, is left out.",
-        ["batches", "median wait", "worst wait", "median batch", "worst batch", "versions"],
+        "first batch, with the first plan and all that is compiled before it, is left out. "
+        "*Planning* is the part of a batch that follows the demand, with a new version.",
+        [
+            *("batches", "median wait", "worst wait", "median batch", "of it planning"),
+            *("worst batch", "of it planning", "flows it moved", "batches that moved", "versions"),
+        ],
         [
             [
                 f"{len(later)}",
                 shown_seconds(statistics.median(waits)),
                 shown_seconds(max(waits)),
                 shown_seconds(statistics.median(took)),
-                shown_seconds(max(took)),
+                shown_seconds(statistics.median(planned)),
+                shown_seconds(worst["seconds"]),
+                shown_seconds(worst["planning_seconds"]),
+                f"{worst['moves']}",
+                f"{moving}",
                 f"{lines[-1]['version']}",
             ]
         ],
-        f"All {rows:,} rows were used, or counted as duplicates. {_shown_load(load)}",
+        f"All {rows:,} rows were used, or counted as duplicates. The load of the machine was "
+        f"{load:.1f} in the minute before and {os.getloadavg()[0]:.1f} at the end; the three "
+        "processes of this benchmark (what writes the files, and the stream's Python and Java) "
+        f"kept {cores:.1f} cores busy.",
     )
 
 
-def _waits(arrived: list[float], lines: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
-    """How long each file waited, and the seconds of each batch, after the first one."""
+def _waits(arrived: list[float], lines: list[dict[str, Any]]) -> list[float]:
+    """How long each file waited that came after the first batch."""
     waits: list[float] = []
     first = 0
     for line in lines:
@@ -212,11 +223,13 @@ def _waits(arrived: list[float], lines: list[dict[str, Any]]) -> tuple[list[floa
             waits += [line["seen"] - moment for moment in arrived[first:last]]
         first = last
     assert first == len(arrived)
-    return waits, [line["seconds"] for line in lines if line["batch"]]
+    return waits
 
 
-def _follow_logs(folder: Path) -> tuple[list[float], list[dict[str, Any]]]:
-    """The moments at which files arrived, and the lines of the stream that followed them."""
+def _follow_logs(folder: Path) -> tuple[list[float], list[dict[str, Any]], float]:
+    """The moments at which files arrived, the lines of the stream that followed them, and how many
+    cores that kept busy.
+    """
     logs = [folder / name for name in ("subscriptions", "publications", "made")]
     for path in logs:
         path.mkdir()
@@ -236,7 +249,7 @@ def _follow_logs(folder: Path) -> tuple[list[float], list[dict[str, Any]]]:
             while not lines:  # the first plan
                 assert process.poll() is None
                 time.sleep(0.1)
-            began = time.time()
+            began, cpu = time.time(), cpu_seconds()
             for second in range(1, SECONDS + 1):
                 time.sleep(max(0.0, began + second - time.time()))
                 who = rng.integers(0, RECEIVERS, ACTIONS_PER_S)
@@ -251,10 +264,11 @@ def _follow_logs(folder: Path) -> tuple[list[float], list[dict[str, Any]]]:
                 assert process.poll() is None
                 assert time.time() < last, "the stream does not keep up"
                 time.sleep(0.1)
+            cores = (cpu_seconds() - cpu) / (time.time() - began)
         finally:
             process.terminate()
             reader.join()
-    return sorted(arrived), lines
+    return sorted(arrived), lines, cores
 
 
 def _start(folder: Path) -> subprocess.Popen[str]:

@@ -88,8 +88,12 @@ def _measure(folder: Path, pairs: int, batches: list[tuple[int, int]]) -> dict[s
         rate_window=timedelta(hours=1),
     )
     log = _Growing(folder / "subscriptions", pairs)
+    began, cpu = time.perf_counter(), cpu_seconds()
     with use_spark("local[2]", SETTINGS) as spark, Ledger(job.out).open() as ledger:
         steps = _Unplanned(spark, job, ledger, StreamHooks())
+        warm_up = getattr(steps, "_warm_up", None)  # former versions have none
+        if warm_up is not None:
+            warm_up.wait()  # a plan would; otherwise it compiles beside the batches
         for first in range(0, pairs, LOADED_AT_ONCE):
             loaded = np.arange(first, min(first + LOADED_AT_ONCE, pairs))
             _take(spark, steps, ledger, log.write(loaded, np.ones(len(loaded), np.bool_)))
@@ -98,7 +102,8 @@ def _measure(folder: Path, pairs: int, batches: list[tuple[int, int]]) -> dict[s
             _take(spark, steps, ledger, log.draw(rows))  # Spark compiles
             taken = [_take(spark, steps, ledger, log.draw(rows)) for _ in range(times)]
             found[str(rows)] = [list(column) for column in zip(*taken, strict=True)]
-        return {"batches": found, **_check(ledger, log)}
+        cores = (cpu_seconds() - cpu) / (time.perf_counter() - began)
+        return {"batches": found, "cores": cores, **_check(ledger, log)}
 
 
 def _take(
