@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -21,8 +22,8 @@ from distributary.control.errors import (
     SettingsTooLargeError,
 )
 from distributary.control.machine import ControlMachine
-from distributary.control.messages import Ask
-from distributary.control.nats import Control, ControlClient, SparkChoice
+from distributary.control.messages import Ask, ConnectionChanged
+from distributary.control.nats import Control, ControlClient, SparkChoice, term
 from distributary.control.nats.layout import FORCE, SETTINGS, Layout
 from distributary.control.nats.stream_command import make_command
 from distributary.control.nats.stream_files import StreamFiles
@@ -103,7 +104,7 @@ def test_the_lease_is_renewed_while_a_plan_is_searched_for(
             finally:
                 may_end.set()
             await order
-            assert (await client.status()).mode == "manual"
+            await status_that(client, lambda found: found.mode == "manual")  # not a late answer
 
     run(work())
 
@@ -122,6 +123,34 @@ class receiving_all:  # noqa: N801 - reads as a verb where it is used
         await asyncio.gather(*self._joined)
         for each in self._all:
             await each.__aexit__(None, None, None)
+
+
+def test_nobody_counts_as_gone_for_what_the_machine_slept_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a laptop slept: its server as well, so no connection was lost."""
+    slept, heard = 0.0, list[Any]()
+    take = ControlMachine.on_message
+
+    def listen(machine: ControlMachine, sender: str, message: Any, now: float) -> Any:
+        heard.append(message)
+        return take(machine, sender, message, now)
+
+    monkeypatch.setattr(term, "count_seconds", lambda: time.monotonic() + slept)
+    monkeypatch.setattr(ControlMachine, "on_message", listen)
+
+    async def work() -> None:
+        nonlocal slept
+        async with run_embedded_server(tmp_path) as server, serving(server.options, tmp_path / "s"):
+            await asyncio.sleep(0.5)
+            assert not [each for each in heard if isinstance(each, ConnectionChanged)]
+            slept = 3600.0
+            while not {ConnectionChanged(False), ConnectionChanged(True)} <= {
+                each for each in heard if isinstance(each, ConnectionChanged)
+            }:
+                await asyncio.sleep(0.02)
+
+    run(work())
 
 
 def test_what_operators_chose_is_kept_over_restarts(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from distributary.control.terms import read_terms
 from distributary.delivery.addresses import GroupAddresses
 from distributary.delivery.routes import group_name
 from distributary.errors import InputError
-from distributary.machines.nats.lease import KeptLease
+from distributary.machines.nats.lease import KeptLease, count_seconds
 from distributary.machines.real import Driver
 from distributary.machines.real.clock import make_clock
 from distributary.machines.real.driver import Answer
@@ -254,14 +254,14 @@ class Term:
     # --- turns ------------------------------------------------------------------------------------
 
     async def _take_turns(self, driver: Driver[_Message]) -> None:
-        turned = time.monotonic()
+        turned = count_seconds()
         while await driver.wait():
             if not self._lease.held:
                 await self._prove(0)
-            if time.monotonic() - turned > _ASLEEP:
+            if count_seconds() - turned > _ASLEEP:
                 self._excuse(driver)
             await driver.turn()
-            turned = time.monotonic()
+            turned = count_seconds()
 
     def _excuse(self, driver: Driver[_Message]) -> None:
         """Let nobody count as gone for what this process slept through."""
