@@ -62,9 +62,11 @@ async def start_on_little(folder: Path) -> None:
 
 async def start_on_nothing(folder: Path) -> None:
     async with asyncio.timeout(PATIENCE), run_embedded_server(folder / "nats") as server:
+        lines: list[LogLine] = []
         with pytest.raises(StateError) as caught:
-            async with serving(server.options, folder / "s"):
+            async with serving(server.options, folder / "s", log=lines.append):
                 pass
+        assert lines == []
         assert "control_reports: it cannot be created (insufficient storage" in str(caught.value)
         assert "more room" in str(caught.value)
         assert "\n" not in str(caught.value)

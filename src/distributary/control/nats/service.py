@@ -179,8 +179,8 @@ class ControlService:
         if self._lease is None:
             return  # it never was connected
         self._lease.lose()
-        if self._is_stopping:
-            return
+        if self._is_stopping or self._nc.is_closed:
+            return  # by us
         self._log(LogLine("warning", "server away", f"{self.options.address} is connected no more"))
         if self._term is not None:
             self._term.note_connection(is_connected=False)
