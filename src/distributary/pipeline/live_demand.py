@@ -53,6 +53,7 @@ class Names:
     def __init__(self) -> None:
         self.listed: list[str] = []
         self._numbers: dict[str, int] = {}
+        self._ascending = np.empty(0, np.int32)  # of those that were there at the last call
 
     def __len__(self) -> int:
         return len(self.listed)
@@ -64,6 +65,10 @@ class Names:
             self.listed.append(name)
         return found
 
+    def names_of(self, numbers: IndexArray) -> list[str]:
+        """The names with these numbers."""
+        return [self.listed[number] for number in numbers.tolist()]
+
     def numbers_of(self, column: pa.ChunkedArray) -> IndexArray:
         """The number of each name in a column."""
         coded = column.combine_chunks().dictionary_encode()
@@ -72,6 +77,20 @@ class Names:
         numbers = np.array([self.number(name) for name in coded.dictionary.to_pylist()], np.int32)
         codes = coded.indices.to_numpy(zero_copy_only=False)
         return numbers[codes] if len(numbers) else np.empty(0, np.int32)
+
+    def sort_used(self, numbers: IndexArray) -> IndexArray:
+        """Which numbers occur among these, in the order of their names.
+
+        All names are kept in order, so a call sorts only those that are new.
+        """
+        known = len(self._ascending)
+        if known < len(self):
+            name_of = self.listed.__getitem__
+            new = sorted(range(known, len(self)), key=name_of)
+            order = sorted([*self._ascending.tolist(), *new], key=name_of)  # merges the two
+            self._ascending = np.array(order, np.int32)
+        used = np.bincount(numbers, minlength=len(self)) > 0
+        return self._ascending[used[self._ascending]]
 
 
 class LiveDemand:
@@ -154,10 +173,13 @@ class LiveDemand:
         receiver, flow = self.list_pairs()
         if not len(receiver):
             return None
-        receivers, receiver_code = _sort_names(self.receivers, receiver)
-        flows, flow_code = _sort_names(self.flows, flow)
-        interest = Interest.from_codes(receivers, flows, receiver_code, flow_code)
-        wanted = np.array([self.flows.number(name) for name in flows], np.int32)
+        wanting, wanted = self.receivers.sort_used(receiver), self.flows.sort_used(flow)
+        interest = Interest.from_codes(
+            self.receivers.names_of(wanting),
+            self.flows.names_of(wanted),
+            _find_places(wanting, len(self.receivers))[receiver],
+            _find_places(wanted, len(self.flows))[flow],
+        )
         rate: FloatArray = self.weights_of(wanted) / self.seconds
         return Demand(interest, rate)
 
@@ -241,13 +263,11 @@ class _Column:
             self._values = grown
 
 
-def _sort_names(names: Names, numbers: IndexArray) -> tuple[list[str], IndexArray]:
-    """The names in use, ascending, and the place of each number's name among them."""
-    used = np.flatnonzero(np.bincount(numbers, minlength=len(names)))
-    order = sorted((names.listed[number], number) for number in used.tolist())
-    place = np.zeros(len(names), np.int32)
-    place[[number for _, number in order]] = np.arange(len(order), dtype=np.int32)
-    return [name for name, _ in order], place[numbers]
+def _find_places(numbers: IndexArray, n: int) -> IndexArray:
+    """The place of each of n numbers among these; 0 if it is not there."""
+    place = np.zeros(n, np.int32)
+    place[numbers] = np.arange(len(numbers), dtype=np.int32)
+    return place
 
 
 def _to_numpy(column: Any) -> npt.NDArray[Any]:
