@@ -26,6 +26,7 @@ from distributary.machines.nats import NatsOptions
 from tests.system.soak.diary import Line, name_diary, read_diary
 from tests.system.soak.faults import Fault, draw_faults
 from tests.system.soak.members import REST, run_publisher, run_receiver
+from tests.system.soak.operator import Operator
 from tests.system.soak.processes import Command, Member, Process, find_child, make_forks
 from tests.system.soak.runs import PublisherRun, ReceiverRun
 from tests.system.soak.verdict import Verdict, judge
@@ -36,6 +37,7 @@ URL: Final = "nats://127.0.0.1:4222"
 GROUPS, SESSIONS = 4, 8
 SETTLED: Final = 5.0  # seconds over which waste is measured
 CLOSE: Final = 1.1  # times the waste of a fresh plan
+_IN_A_ROW: Final = 2  # measurements that must be so close, since one may be by chance
 _LOOK_EVERY = 0.5  # seconds
 
 
@@ -60,7 +62,9 @@ class Soak:
         self._troubles: list[str] = []
         self._faults: Counter[str] = Counter()
         self._phases: dict[str, float] = {}
+        self._ratios: list[float] = []  # of waste, one measurement after the other
         self._began = time.monotonic()
+        self._operator = Operator(settings.seed, self._world.flows, GROUPS, URL)
         self._nats = self._make_nats()
         self._controls = [self._make_control(name) for name in ("c0", "c1")]
         forks = make_forks("tests.system.soak.preloaded")
@@ -81,6 +85,7 @@ class Soak:
                 process.start()
             await self._until("flowing", self._is_flowing)
             await self._blow()
+            blown_at = time.time()
             self._note("blown")
             waste = await self._settle()
             await asyncio.gather(*(each.end() for each in self._publishers))
@@ -88,7 +93,7 @@ class Soak:
             await asyncio.gather(*(each.end() for each in self._receivers))
             verdict = self._judge()
             self._check()
-            changes = await self._list_changes()
+            changes = await self._list_changes(blown_at)
         finally:
             for process in (*self._receivers, *self._publishers, *self._controls, self._nats):
                 await process.end(signal.SIGKILL if process is self._nats else signal.SIGTERM)
@@ -132,22 +137,24 @@ class Soak:
         began, seconds = time.monotonic(), self._settings.seconds
         faults = draw_faults(self._settings.seed, seconds, self._settings.every)
         async with asyncio.TaskGroup() as group:
+            operating = group.create_task(self._operator.run())
             for fault in faults:
                 await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
                 group.create_task(self._fail(fault))
             await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
+            operating.cancel()
 
     async def _fail(self, fault: Fault) -> None:
+        what = "killed" if fault.kills else "suspended"
         target = await self._choose(fault)
         if target is None:
             self._faults[f"no {fault.kind}"] += 1
             return
-        self._faults[f"{fault.kind} {'killed' if fault.kills else 'suspended'}"] += 1
-        self._say(f"{target.name} ({fault.kind}) is {'killed' if fault.kills else 'suspended'}")
-        if fault.kills:
-            await target.kill(fault.pause)
+        self._say(f"{target.name} ({fault.kind}) is {what}")
+        if await (target.kill if fault.kills else target.suspend)(fault.pause):
+            self._faults[f"{fault.kind} {what}"] += 1
         else:
-            await target.suspend(fault.pause)
+            self._faults[f"{fault.kind} was not running"] += 1
 
     async def _choose(self, fault: Fault) -> Process | _Stream | None:
         if fault.kind == "nats":
@@ -191,13 +198,16 @@ class Soak:
     async def _settle(self) -> Waste:
         """Shift no more, and wait until receivers throw away little more than by a fresh plan."""
         (self._folder / REST).touch()
+        async with asyncio.timeout(self._settings.patience):
+            await self._operator.release_all()
         await self._until("served", self._is_served)
-        waste = await self._measure()
         deadline = time.monotonic() + self._settings.patience
-        while waste.ratio > CLOSE and time.monotonic() < deadline:
-            waste = await self._measure()
+        found = [await self._measure() for _ in range(_IN_A_ROW)]
+        while time.monotonic() < deadline and any(w.ratio > CLOSE for w in found[-_IN_A_ROW:]):
+            found.append(await self._measure())
         self._note("settled")
-        return waste
+        self._ratios = [round(waste.ratio, 3) for waste in found]
+        return max(found[-_IN_A_ROW:], key=lambda waste: waste.ratio)
 
     async def _measure(self) -> Waste:
         """Compare a span of time in which every receiver has written what it counted."""
@@ -222,10 +232,14 @@ class Soak:
                 last = self._read(process)[-1:]
                 raise RuntimeError(f"{process.name}.{process.run} has ended by itself: {last}")
 
-    async def _list_changes(self) -> Counter[str]:
+    async def _list_changes(self, blown_at: float) -> Counter[str]:
+        """The log of changes by kinds, and how many versions moved flows among the faults."""
         async with ControlClient(NatsOptions(URL), within=30.0) as client:
             entries = await client.changes(10_000)
-        return Counter(f"{entry.what} {entry.kind or ''}".strip() for entry in entries)
+        found = Counter(f"{entry.what} {entry.kind or ''}".strip() for entry in entries)
+        moving = (each for each in entries if each.what == "in force" and each.moves)
+        found["in force among faults, with moves"] = sum(each.at < blown_at for each in moving)
+        return found
 
     async def _until(self, phase: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + self._settings.patience
@@ -253,10 +267,11 @@ class Soak:
         )
         return {
             "seed": self._settings.seed,
+            "seconds": self._settings.seconds,
             "phases": self._phases,
             "faults": self._faults,
             "verdict": verdict,
-            "waste": waste.document(),
+            "waste": {**waste.document(), "ratios": self._ratios},
             "changes": changes,
             "reports": reports,
             "runs": {each.name: each.run for each in (*self._publishers, *self._receivers)},
@@ -272,19 +287,23 @@ class _Stream:
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
-    async def kill(self, pause: float) -> None:
-        """Kill it."""
-        self._signal(signal.SIGKILL)
+    async def kill(self, pause: float) -> bool:
+        """Kill it; whether it was running."""
+        return self._send(signal.SIGKILL)
 
-    async def suspend(self, seconds: float) -> None:
-        """Stop it, and let it go on later."""
-        self._signal(signal.SIGSTOP)
-        await asyncio.sleep(seconds)
-        self._signal(signal.SIGCONT)
+    async def suspend(self, seconds: float) -> bool:
+        """Stop it, and let it go on later; whether it was running."""
+        is_running = self._send(signal.SIGSTOP)
+        await asyncio.sleep(seconds if is_running else 0.0)
+        self._send(signal.SIGCONT)
+        return is_running
 
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
+    def _send(self, number: signal.Signals) -> bool:
+        try:
             os.kill(self._pid, number)
+        except ProcessLookupError:
+            return False
+        return True
 
 
 def _is_served(lines: list[Line]) -> bool:

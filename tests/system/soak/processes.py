@@ -32,7 +32,6 @@ class Process(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.run = 0
-        self.kills = 0
         self._ended = asyncio.Event()
         self._lock = asyncio.Lock()
         self._is_expected = True  # that it is not running
@@ -59,24 +58,26 @@ class Process(ABC):
         self._start()
         self._watching = asyncio.create_task(self._watch(self._ended))
 
-    async def kill(self, pause: float) -> None:
-        """Kill it, and start it again after a pause."""
+    async def kill(self, pause: float) -> bool:
+        """Kill it, and start it again after a pause; whether it was running."""
         async with self._lock:
             if not self.is_running:
-                return
-            self.kills += 1
+                return False
             await self.end(signal.SIGKILL)
             await asyncio.sleep(pause)
             self.start()
+            return True
 
-    async def suspend(self, seconds: float) -> None:
-        """Stop it, and let it go on later, unless it was killed meanwhile."""
-        if self.is_running:
-            run, pid = self.run, self.pid
-            os.kill(pid, signal.SIGSTOP)
-            await asyncio.sleep(seconds)
-            if self.run == run:
-                self.send(signal.SIGCONT)
+    async def suspend(self, seconds: float) -> bool:
+        """Stop it, and let it go on later, unless it was killed meanwhile; whether it ran."""
+        if not self.is_running:
+            return False
+        run, pid = self.run, self.pid
+        os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        if self.run == run:
+            self.send(signal.SIGCONT)
+        return True
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it runs."""

@@ -13,10 +13,16 @@ import pytest
 
 from tests.delivery.udp.namespace import ROOT, in_namespace, why_no_namespace
 from tests.system.soak.diary import Line, name_diary, read_diary
+from tests.system.soak.faults import KINDS
+from tests.system.soak.figures import report_figures
 from tests.system.soak.runs import PublisherRun, ReceiverRun
 from tests.system.soak.verdict import judge
 
 CLOSE = 1.1  # times the waste of a fresh plan
+# Of the messages that were due. Measured are 0.3 to 1 %: those that publishers dropped, and
+# receivers were told so, while control or NATS was away and nobody placed their flow; and those on
+# their way from or to a process that was killed. Repairs bridge a suspension.
+EXCUSED = 0.03
 
 
 def soak(folder: Path, **settings: Any) -> dict[str, Any]:
@@ -33,6 +39,7 @@ def soak(folder: Path, **settings: Any) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
+    report_figures(found)
     return found
 
 
@@ -43,6 +50,12 @@ def check(found: dict[str, Any], folder: Path) -> None:
     assert not any(faults.values()), faults
     assert not found["troubles"], found["troubles"]
     assert verdict["due"] > 1_000
+    assert sum(verdict["excused"].values()) <= EXCUSED * verdict["due"], verdict["excused"]
+    happened = found["faults"]
+    assert all(happened.get(f"{kind} killed") for kind in KINDS), happened
+    assert any(happened.get(f"{kind} suspended") for kind in KINDS), happened
+    assert found["changes"].get("in force planned"), found["changes"]  # a plan of Spark
+    assert found["changes"]["in force among faults, with moves"], found["changes"]
     assert found["waste"]["ratio"] <= CLOSE, found["waste"]
     assert found["waste"]["fresh"] > 0
     check_that_a_fault_is_seen(folder, found)
@@ -93,7 +106,7 @@ def find_due(publishers: list[PublisherRun], lines: list[Line]) -> list[int]:
 
 
 def test_nothing_is_lost_silently_while_processes_fail(tmp_path: Path) -> None:
-    check(soak(tmp_path, seed=1, seconds=30.0, every=3.5), tmp_path)
+    check(soak(tmp_path, seed=1, seconds=60.0, every=3.5), tmp_path)
 
 
 @pytest.mark.slow

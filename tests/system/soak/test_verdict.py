@@ -51,7 +51,7 @@ WHOLE = [got(1), got(2), got(3), got(4)]
 def test_a_view_without_faults_is_clean() -> None:
     verdict = judge([published(1, 2, 3, 4)], [received(*WHOLE)])
     assert verdict.is_clean
-    assert (verdict.delivered, verdict.due) == (4, 4)
+    assert (verdict.published, verdict.delivered, verdict.due) == (4, 4, 4)
 
 
 @pytest.mark.parametrize("lacking", range(4))

@@ -54,6 +54,7 @@ class Verdict:
     doubled: list[str] = field(default_factory=list)
     disordered: list[str] = field(default_factory=list)
     strange: list[str] = field(default_factory=list)
+    published: int = 0
     delivered: int = 0
     due: int = 0
     excused: Counter[str] = field(default_factory=Counter)  # by the reason
@@ -67,6 +68,7 @@ class Verdict:
 def judge(publishers: Iterable[PublisherRun], receivers: Iterable[ReceiverRun]) -> Verdict:
     """Judge what receivers got by what publishers sent."""
     verdict, runs = Verdict(), _list_runs(publishers)
+    verdict.published = sum(len(run.sent[flow]) for flow in runs for run in runs[flow])
     for receiver in receivers:
         verdict.strange += receiver.uninvited
         for flow in receiver.got:
