@@ -6,7 +6,8 @@ Each has the words of its cause, who it is about, and one sentence that says wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from distributary.control.deciding import Deciding
 from distributary.control.history import TrafficHistory, dropped
@@ -20,7 +21,7 @@ from distributary.control.roster import Roster
 from distributary.control.settings import ControlSettings
 from distributary.control.status import Alarm, StreamStatus
 
-__all__ = ["AlarmBoard", "Alarming", "Cause"]
+__all__ = ["SERVER_AWAY", "AlarmBoard", "Alarming", "Cause"]
 
 _LATE = 5.0  # seconds in which a publisher takes a version, and a flow gets its place
 _SHOWN = 60.0  # seconds after the last loss
@@ -35,6 +36,14 @@ class Cause:
     who: str
     says: str
     since: float | None = None
+
+
+SERVER_AWAY: Final = Cause(
+    "server away",
+    "",
+    "the control service has no connection to its server: members go on by the plan that they "
+    "have; look at the server",
+)
 
 
 class AlarmBoard:
@@ -88,11 +97,7 @@ class Alarming:
     def _find_deafness(self) -> Iterator[Cause]:
         deaf_at = self._roster.hearing.deaf_at
         if deaf_at is not None:
-            says = (
-                "the control service has no connection to its server: members go on by the plan "
-                "that they have; look at the server"
-            )
-            yield Cause("server away", "", says, deaf_at)
+            yield replace(SERVER_AWAY, since=deaf_at)
 
     def _find_terms(self) -> Iterator[Cause]:
         keeper = self._keeper

@@ -20,6 +20,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from distributary.control import messages as m
+from distributary.control.alarms import SERVER_AWAY
 from distributary.control.errors import KeptSettingsError
 from distributary.control.machine import ControlMachine
 from distributary.control.nats.answering import Answering
@@ -121,7 +122,15 @@ class Term:
             self._driver.stop()
 
     def note_connection(self, *, is_connected: bool) -> None:
-        """Note that the connection was lost, or is there again."""
+        """Note that the connection was lost, or is there again.
+
+        The machine hears of it once the lease is proven, which takes a connection: until then, the
+        alarm is ours.
+        """
+        self._troubles.pop((SERVER_AWAY.what, SERVER_AWAY.who), None)
+        if not is_connected:
+            what, who, says = SERVER_AWAY.what, SERVER_AWAY.who, SERVER_AWAY.says
+            self._troubles[what, who] = Alarm(what, who, time.time(), says)
         self._tell(m.ConnectionChanged(is_connected))
 
     def note_refused(self, who: str) -> None:
