@@ -19,5 +19,12 @@ def test_members_go_on_without_their_control_plane(worker: Worker, tmp_path: Pat
     worker.run("members_go_on_without_their_control_plane", str(tmp_path))
 
 
+@pytest.mark.parametrize("seconds", [2.0, pytest.param(60.0, marks=pytest.mark.slow)])
+def test_members_and_control_outlive_a_server_that_is_away(
+    worker: Worker, tmp_path: Path, seconds: float
+) -> None:
+    worker.run("the_server_is_away", str(tmp_path), seconds)
+
+
 def test_commands_belong_to_a_control_plane(worker: Worker, tmp_path: Path) -> None:
     worker.run("commands_belong_to_a_control_plane", str(tmp_path))

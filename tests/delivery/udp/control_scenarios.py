@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from distributary.control import ControlSettings, NetworkSettings
 from distributary.control.errors import ControlLostError
 from distributary.control.nats import Control, ControlClient, ControlService, SparkChoice
 from distributary.delivery.udp import NetworkOptions, Publisher, Receiver
-from distributary.machines.nats import NatsOptions, run_embedded_server
+from distributary.machines.nats import NatsOptions, connect_to_server, run_embedded_server
+from distributary.machines.real.log_lines import LogLine
+from tests.control.nats.fake_service import FakeService, add_up
 from tests.delivery.udp.command_scenarios import start_command
 from tests.delivery.udp.scenarios import QUICK, read_page
 from tests.delivery.udp.seat_scenarios import Deliveries, Traffic, running, until
@@ -24,9 +26,11 @@ LOOPBACK = NetworkOptions(interface="lo")
 
 
 @asynccontextmanager
-async def serving(options: NatsOptions, folder: Path) -> AsyncIterator[ControlService]:
+async def serving(
+    options: NatsOptions, folder: Path, log: Callable[[LogLine], None] = lambda line: None
+) -> AsyncIterator[ControlService]:
     settings = ControlSettings(groups=2, sessions=4, network=NetworkSettings(ttl=0))
-    service = ControlService(options, settings, folder, spark=SparkChoice("off"))
+    service = ControlService(options, settings, folder, spark=SparkChoice("off"), log=log)
     running = asyncio.create_task(service.run())
     await service.started.wait()
     try:
@@ -86,6 +90,69 @@ async def members_go_on_without_their_control_plane(folder: str) -> None:
             got.are_whole()
             while (await client.status()).receivers:
                 await asyncio.sleep(0.02)
+
+
+def list_alarms(service: ControlService) -> set[str]:
+    status = service.latest
+    return set() if status is None else {alarm.what for alarm in status.alarms}
+
+
+async def the_server_is_away(folder: str, seconds: float) -> None:
+    """Control lives on without its server: traffic too, and nothing that happens is forgotten."""
+    where, got, faults, log = Path(folder), Deliveries(), list[object](), list[LogLine]()
+    control, loop = Control(where), asyncio.get_running_loop()
+    async with AsyncExitStack() as services, AsyncExitStack() as members:
+        first = AsyncExitStack()
+        server = await first.enter_async_context(run_embedded_server(where))
+        service = await services.enter_async_context(
+            serving(server.options, where / "s", log.append)
+        )
+        publisher = await members.enter_async_context(
+            Publisher(
+                *(None, LOOPBACK),
+                **{"control": control, "name": "p", "params": QUICK, "stay": 0.01},
+                on_fault=faults.append,
+            )
+        )
+        receiver = await members.enter_async_context(
+            Receiver(
+                **{"control": control, "name": "r", "interest": ["a", "b"], "network": LOOPBACK},
+                on_report=got.report,
+                on_fault=faults.append,
+            )
+        )
+        traffic = Traffic(publisher, ["a", "b", "c", "d"], pause=0.005)
+        async with running(traffic.run(), got.run(receiver)):
+            await until(lambda: min(len(got.numbers[flow]) for flow in "ab") > 20)
+            assert not faults
+            await first.aclose()
+            away = loop.time()
+            await until(lambda: len(faults) == 2)
+            assert {type(fault) for fault in faults} == {ControlLostError}
+            await until(lambda: "server away" in {line.what for line in log})
+            receiver.want_also(["c"])  # nobody hears it yet
+            receiver.unsubscribe(["b"])
+            while loop.time() < away + seconds:
+                before = len(got.numbers["a"])
+                await until(lambda before=before: len(got.numbers["a"]) > before + 50)  # type: ignore[misc]
+            assert "c" not in got.subscribed
+            await until(lambda: "server away" in list_alarms(service))
+            assert publisher.statistics.control is not None
+            assert publisher.statistics.control.kept_messages > 0
+            server = await services.enter_async_context(run_embedded_server(where))
+            client = await services.enter_async_context(ControlClient(server.options, within=60.0))
+            await until(lambda: "c" in got.subscribed)
+            await until(lambda: len(got.numbers["c"]) > 20)
+            while [each.wants for each in (await client.status()).receivers] != [2]:
+                await asyncio.sleep(0.02)
+        await until(lambda: "server back" in {line.what for line in log})
+        await members.aclose()
+        got.numbers.pop("b")
+        got.are_whole()
+        nc = await services.enter_async_context(connect_to_server(server.options, name="test"))
+        reports = await FakeService(nc, "distributary").read_publisher_reports("p")
+        assert add_up(reports) == traffic.sent
+        assert not {"publisher gone", "receiver gone"} & {line.what for line in log}
 
 
 async def _read_lines(process: asyncio.subprocess.Process) -> AsyncIterator[dict[str, Any]]:

@@ -20,16 +20,16 @@ PAUSE = 0.001
 class Traffic:
     """Messages of flows, published all the time; each has the number of its flow as its payload."""
 
-    def __init__(self, publisher: Publisher, flows: list[str]) -> None:
+    def __init__(self, publisher: Publisher, flows: list[str], pause: float = PAUSE) -> None:
         self.sent: dict[str, int] = dict.fromkeys(flows, 0)
-        self._publisher = publisher
+        self._publisher, self._pause = publisher, pause
 
     async def run(self) -> None:
         while True:
             for flow in self.sent:
                 self.sent[flow] += 1
                 await self._publisher.publish(flow, b"%d" % self.sent[flow])
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(self._pause)
 
 
 class Deliveries:

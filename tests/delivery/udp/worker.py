@@ -26,7 +26,7 @@ from tests.delivery.udp import (
     veth_scenarios,
 )
 
-PATIENCE = 60.0  # seconds after which a scenario fails: never how long anything should take
+PATIENCE = 240.0  # seconds after which a scenario fails: never how long anything should take
 ROOMS = (
     scenarios,
     hostile_scenarios,
