@@ -54,11 +54,13 @@ class RootRole:
 
 
 def find_former(role: RootRole) -> tuple[tuple[Peer, ...], ...]:
-    """The last members; those proposed after them may have become members, too."""
-    if not role.members.peers:
-        return ()
+    """The last members; those proposed after them may have become members, too.
+
+    The word that they have is said once, so a copy may know only that they were proposed.
+    """
     newer = role.proposed.version > role.members.version
-    return (role.members.peers, role.proposed.peers) if newer else (role.members.peers,)
+    found = (role.members.peers, role.proposed.peers) if newer else (role.members.peers,)
+    return tuple(peers for peers in found if peers)
 
 
 def version_of(found: Recovered | GroupLog) -> tuple[Ballot, int]:

@@ -167,11 +167,12 @@ class Roots:
         """Whether no other part of the ring can have, or get, a newer log."""
         if now - role.since >= self._parameters.give_up:
             return True
-        if not role.members.peers:  # unless all copies are with peers that were lost just now
+        former = find_former(role)
+        if not former:  # unless all copies are with peers that were lost just now
             lost = self._pastry.count_lost(now - self._parameters.give_up)
             return lost <= self._parameters.replicas
         known = {self._pastry.own.name, *role.promised}
-        return all(is_majority(peers, known) for peers in find_former(role))
+        return all(is_majority(peers, known) for peers in former)
 
     def _find_former_to_tell(self, role: RootRole) -> tuple[tuple[Peer, ...], ...]:
         """Former members of whom a majority must learn of the next ones.
