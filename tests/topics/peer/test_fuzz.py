@@ -18,6 +18,6 @@ def test_fuzzed_messages_break_no_peer() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(10, 18))
 def test_two_million_fuzzed_messages(first: int) -> None:
-    """With those of the other parts: see the content brokers and the channels on NATS."""
+    """As many go to services on NATS: see `tests/topics/nats/test_fuzz.py`."""
     corpus = collect_messages(range(first, first + 8))
     assert fuzz(first * 1_000_000, 250_000, corpus).total() == 250_000

@@ -65,6 +65,7 @@ class Schedule:
     steps: int = STEPS
     fenced: bool = True
     leased: bool = True
+    make_server: Callable[..., Server] = Server
     readers: dict[tuple[str, str], Reader] = field(default_factory=dict)
     said: dict[bytes, float] = field(default_factory=dict)  # when each event was published
     order: defaultdict[tuple[str, str], list[bytes]] = field(
@@ -80,7 +81,7 @@ class Schedule:
         self.network = VirtualNetwork({}, rng, default=Link(0.002, jitter=jitter))
         self.simulation = Simulation(self.network)
         self.clock = self.simulation.clock
-        self.server = Server(rng, loss, self.fenced)
+        self.server = self.make_server(rng, loss, self.fenced)
         self.simulation.add(SERVER, self.server)
         self.is_away = False
         self.cut_off: set[str] = set()
