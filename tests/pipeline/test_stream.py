@@ -815,6 +815,22 @@ def test_a_damaged_file_stops_the_stream_until_it_is_taken_out(
     assert stream(spark, job).counts["publications"]["used"] == 1
 
 
+def test_files_that_were_read_may_be_moved_away_and_their_paths_do_not_come_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "subscriptions").mkdir()
+    first, second = (tmp_path / "publications" / f"{number}.csv" for number in range(2))
+    write(first, [publication(START, "f")], START)
+    job = small_job(tmp_path)
+    assert stream(spark, job).counts["publications"]["used"] == 1
+    (tmp_path / "archive").mkdir()
+    first.rename(tmp_path / "archive" / first.name)
+    write(second, [publication(START, "f")] * 2, START)
+    assert stream(spark, job).counts["publications"]["used"] == 3
+    write(first, [publication(START, "f")] * 4, START + timedelta(hours=1))
+    assert stream(spark, job).counts["publications"]["used"] == 3
+
+
 def test_drift_moves_flows_but_no_more_than_allowed() -> None:
     """Two circles swap a flow; with one move at a time the plan comes after in two steps."""
     flows = [f"f{number}" for number in range(8)]
