@@ -8,13 +8,18 @@ from tests.topics.schedules import POLICIES, run_schedule
 
 
 @pytest.mark.parametrize(
-    ("policy", "schedules"), [("tamara", 30), ("ours", 30), ("told", 30), ("hasty", 15)]
+    ("policy", "schedules"), [("tamara", 120), ("ours", 120), ("told", 120), ("hasty", 40)]
 )
 def test_seeded_schedules_lose_nothing(policy: str, schedules: int) -> None:
-    """One takes about 0.08 seconds; `make test-all` runs 4,000 more."""
+    """`make test` runs these 400, of about 45 ms each; `make test-all` runs 5,000 more.
+
+    With those of peers and of services that take over it is 1,000 schedules by default, which take
+    a minute of processor time; a suite of 5,000 would take five, and nobody would run it.
+    """
     watches = [run_schedule(seed, policy) for seed in range(schedules)]
     assert max(watch.clusters for watch in watches) > 0  # something happened
     assert sum(watch.invited for watch in watches) > 0
+    assert sum(watch.misled for watch in watches) <= schedules // 50  # see `has_lost_reports`
 
 
 def test_channels_merge_and_each_in_one_merge_at_a_time() -> None:
@@ -25,7 +30,7 @@ def test_channels_merge_and_each_in_one_merge_at_a_time() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("first", range(1_000, 2_000, 100))
+@pytest.mark.parametrize("first", range(1_000, 2_250, 125))
 def test_many_more_schedules(policy: str, first: int) -> None:
-    for seed in range(first, first + 100):
+    for seed in range(first, first + 125):
         run_schedule(seed, policy)

@@ -1,4 +1,7 @@
-"""Seeded schedules: peers crash, return, leave, join and are cut off while clients use topics.
+"""Seeded schedules: peers crash, return, leave, join, sleep and are cut off under their clients.
+
+Topics are created and removed meanwhile, and messages are lost. A few schedules are calm: ten peers
+for ten minutes, of which one leaves and another joins.
 
 The oracle knows only what applications did and got: what they published, what was confirmed, when
 they had a subscription, and what they read.
@@ -7,18 +10,20 @@ they had a subscription, and what they read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from distributary.machines.actions import Action, SetTimer
 from distributary.machines.virtual import Link
 from distributary.topics import OURS, TAMARA, Policy
-from distributary.topics.codec import NoTopic
-from distributary.topics.messages import Event
+from distributary.topics.codec import Created, NoTopic, Removed
+from distributary.topics.messages import Event, Unwant
 from distributary.topics.overlay.parameters import OverlayParameters
-from distributary.topics.peer.client import Confirmed
+from distributary.topics.peer.client import Confirmed, GiveUp
 from distributary.topics.peer.parameters import PeerParameters
 from distributary.topics.peer.simulation import PeerNetwork
 
@@ -55,6 +60,56 @@ LAST = 15.0  # until the last event has come to everybody
 TWICE = 3.0  # in which whatever would come twice comes
 CHEAP = 30.0  # until the changes in progress are made, and the next ones that pay
 STEPS = 30
+LOSSES = (0.0, 0.0, 0.002)  # of messages; more than that is not survived yet
+MOST_TOPICS = 7  # that are ever created
+LONGEST_SLEEP = 6.0
+CALM = 100  # one in so many schedules is
+CALM_PEERS, CALM_FOR = 10, 600.0  # seconds; one is replaced, which is a churn of 10 %
+_WAKE = "wake"
+
+
+class Sleeper:
+    """A node that can be put to sleep, as by SIGSTOP; what comes meanwhile waits."""
+
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
+        self.asleep = False
+        self._waiting: list[Callable[[float], Iterable[Action]]] = []
+
+    def sleep(self, seconds: float, now: float) -> list[Action]:
+        self.asleep = True
+        return [SetTimer(_WAKE, now + seconds)]
+
+    def on_message(self, sender: str, message: Any, now: float) -> Iterable[Action]:
+        return self.call(partial(self.machine.on_message, sender, message), now)
+
+    def on_timer(self, name: str, now: float) -> Iterable[Action]:
+        if name != _WAKE:
+            return self.call(partial(self.machine.on_timer, name), now)
+        self.asleep = False
+        waiting, self._waiting = self._waiting, []
+        return [action for given in waiting for action in given(now)]
+
+    def call(self, given: Callable[[float], Iterable[Action]], now: float) -> Iterable[Action]:
+        if not self.asleep:
+            return given(now)
+        self._waiting.append(given)
+        return ()
+
+
+class SleepyNetwork(PeerNetwork):
+    """Peers that can be put to sleep."""
+
+    def sleep(self, name: str, seconds: float) -> None:
+        node = self.simulation._nodes[name]
+        if not isinstance(node.machine, Sleeper):
+            node.machine = Sleeper(node.machine)
+        if not node.machine.asleep:
+            self.simulation.call(name, partial(node.machine.sleep, seconds))
+
+    def is_asleep(self, name: str) -> bool:
+        node = self.simulation._nodes[name]
+        return isinstance(node.machine, Sleeper) and node.machine.asleep
 
 
 @dataclass
@@ -74,6 +129,7 @@ class Schedule:
     steps: int = STEPS
     partitions: bool = True
     encodes: bool = False
+    loss: float | None = None  # of messages; else it is drawn
     readers: dict[tuple[str, str], Reader] = field(default_factory=dict)
     said: dict[bytes, float] = field(default_factory=dict)  # when each event was published
     order: defaultdict[tuple[str, str], list[bytes]] = field(
@@ -83,15 +139,22 @@ class Schedule:
     quiet_from: float = 0.0  # no cut lasts longer
     down: list[str] = field(default_factory=list)
     counts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    creating: set[str] = field(default_factory=set)
+    removing: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)  # also those that are being removed
+    noted: int = 0  # deliveries that were looked at
 
     def __post_init__(self) -> None:
         rng = self.rng = np.random.default_rng([self.seed, 7])
         self.policy = ("tamara", "ours")[self.seed % 2]
-        link = Link(0.01, jitter=float(rng.choice([0.0, 0.05])))
-        self.network = PeerNetwork(
-            POLICIES[self.policy], PARAMETERS, seed=self.seed, link=link, encodes=self.encodes
+        self.is_calm = self.seed % CALM == CALM - 1
+        loss = float(rng.choice(LOSSES)) if self.loss is None else self.loss
+        link = Link(0.01, jitter=float(rng.choice([0.0, 0.05])), loss=loss)
+        policy = replace(POLICIES[self.policy], remember=LONGEST_SLEEP + 4.0)
+        self.network = SleepyNetwork(
+            policy, PARAMETERS, seed=self.seed, link=link, encodes=self.encodes
         )
-        peers = [f"p{at}" for at in range(int(rng.integers(3, 10)))]
+        peers = [f"p{at}" for at in range(CALM_PEERS if self.is_calm else int(rng.integers(3, 10)))]
         self.joined = len(peers)
         self.network.build_converged(peers)
         self.network.run(0.5)
@@ -101,6 +164,7 @@ class Schedule:
         for name in self.clients:
             first = [str(each) for each in rng.permutation(peers)[:3]]
             self.network.client(name, first)
+        self.made = len(self.topics)
         for topic in self.topics:
             self.network.create(self.clients[0], topic)
         self.network.run(3.0)
@@ -112,9 +176,10 @@ class Schedule:
 
     def run(self) -> None:
         """All steps, until everything is repaired; then the last events, until all have them."""
+        pause = CALM_FOR / STEPS if self.is_calm else 0.8
         for _ in range(self.steps):
             self.step()
-            self.run_for(float(self.rng.exponential(0.8)))
+            self.run_for(float(self.rng.exponential(pause)))
         self.run_until(lambda: self.is_repaired(), REPAIR)
         for topic in self.topics:
             self.say(self.clients[0], topic)
@@ -132,9 +197,12 @@ class Schedule:
         """Whether no fault is left, everything is confirmed, and each channel has its place."""
         if self.network.clock.now < max([self.quiet_from, *self.faults]):
             return False
+        if self.creating or self.removing:
+            return False
         waiting = (
             self.network.clients[f"client/{client}"].unconfirmed(topic)
             for client, topic in self.order
+            if topic not in self.removed
         )
         covered = all(reader.covered_at is not None for reader in self.readers.values())
         return covered and not any(waiting) and not self.find_misplaced()
@@ -143,34 +211,52 @@ class Schedule:
         while seconds > 0:
             self.network.run(min(0.5, seconds))
             seconds -= 0.5
+            self.note_answers()
             self.note_coverage()
             clusters = sum(channel.startswith("cluster/") for channel in self.network.hosts())
             self.counts["clusters"] = max(self.counts["clusters"], clusters)
 
     def step(self) -> None:
         rng = self.rng
-        ways = ["say"] * 8 + ["want"] * 4 + ["unwant", "crash", "return", "leave", "join", "cut"]
+        ways = ["say"] * 8 + ["want"] * 4 + ["unwant", "create", "remove"]
+        gone = self.counts["crash"] + self.counts["leave"]
+        if not self.is_calm:
+            ways += ["crash", "return", "leave", "join", "cut", "sleep"]
+        elif gone == self.counts["join"]:
+            ways += ["crash", "leave"] if not gone else []
+        else:
+            ways += ["join"] * 4
         way = str(rng.choice(ways))
         client, topic = str(rng.choice(self.clients)), str(rng.choice(self.topics))
         peers = list(self.network.peers)
         peer = str(rng.choice(peers))
+        is_made = topic not in self.creating
         if rng.random() < 0.4:
             peer = self.network.owner(f"topic/{topic}")
         done = True
         match way:
-            case "say":
+            case "say" if is_made:
                 self.say(client, topic)
-            case "want" if (client, topic) not in self.readers:
+            case "want" if is_made and (client, topic) not in self.readers:
                 self.want(client, topic)
             case "unwant" if (client, topic) in self.readers:
                 del self.readers[client, topic]
                 self.network.unwant(client, topic)
+            case "create" if self.made < MOST_TOPICS:
+                self.create(client, f"t{self.made}")
+            case "remove" if is_made and len(self.topics) > 1:
+                self.remove(client, topic)
             case "crash" if len(peers) > 3 and self.may_fail():
                 self.network.crash(peer)
                 self.down.append(peer)
             case "return" if self.down:
                 self.network.join(self.down.pop(0), peers)
-            case "leave" if len(peers) > 3 and self.may_fail():
+            case "sleep" if len(peers) > 3 and not self.network.is_asleep(peer) and self.may_fail():
+                lasts = float(rng.uniform(0.5, LONGEST_SLEEP))
+                self.network.sleep(peer, lasts)
+                self.faults[-1] += lasts
+                self.quiet_from = max(self.quiet_from, self.network.clock.now + lasts)
+            case "leave" if len(peers) > 3 and not self.network.is_asleep(peer) and self.may_fail():
                 self.network.leave(peer)
             case "join":
                 self.network.join(f"p{self.joined}", [str(n) for n in rng.permutation(peers)])
@@ -185,6 +271,37 @@ class Schedule:
             case _:
                 done = False
         self.counts[way] += done
+
+    def create(self, client: str, topic: str) -> None:
+        """Create a topic, which is used once that is confirmed."""
+        self.made += 1
+        self.topics.append(topic)
+        self.creating.add(topic)
+        self.network.create(client, topic)
+
+    def remove(self, client: str, topic: str) -> None:
+        """Remove a topic: what becomes of its events from now on is open."""
+        self.topics.remove(topic)
+        self.removed.add(topic)
+        self.removing.add(topic)
+        for reader in [reader for reader in self.readers if reader[1] == topic]:
+            del self.readers[reader]
+        self.network.remove(client, topic)
+
+    def note_answers(self) -> None:
+        """Which topics are created or removed by now; nobody wants a topic that does not exist."""
+        delivered = self.network.simulation.record.delivered
+        for _, client, _, _, message in delivered[self.noted :]:
+            match message:
+                case (topic, Created()):
+                    self.creating.discard(topic)
+                case (topic, Removed()):
+                    self.removing.discard(topic)
+                case NoTopic(topic) if topic in self.removed:
+                    for said in (Unwant(topic), GiveUp(topic)):
+                        now = self.network.clock.now
+                        self.network.simulation.post(now, client, said, sender="application")
+        self.noted = len(delivered)
 
     def want(self, client: str, topic: str) -> None:
         self.readers[client, topic] = Reader(client, topic)
@@ -223,7 +340,11 @@ class Schedule:
         self.check_cost()
 
     def check_confirmed(self, got: dict[str, list[object]]) -> None:
+        assert not self.creating, f"{self.creating} are not created"
+        assert not self.removing, f"{self.removing} are not removed"
         for (client, topic), events in self.order.items():
+            if topic in self.removed:
+                continue
             upto = max(
                 (
                     each.upto
@@ -241,6 +362,8 @@ class Schedule:
             last: dict[str, int] = {}
             seen: set[bytes] = set()
             for event in found:
+                if isinstance(event, NoTopic) and event.topic in self.removed:
+                    continue
                 assert not isinstance(event, Exception | NoTopic), f"{client} got {event}"
                 if not isinstance(event, Event):
                     continue
@@ -309,6 +432,8 @@ class Schedule:
         A cluster may stay while to end it would cost more than that saves in `horizon` intervals:
         each member would leave it and join the topics that it needs, with two messages each.
         """
+        if found := self.find_misplaced():
+            return found
         cost, plain = self.measure_cost()
         clusters = [
             machine
@@ -333,19 +458,25 @@ class Schedule:
                 return f"{len(hosts)} peers host {channel}"
             if channel not in self.network.peers[owner].hosting.hosts():
                 return f"{channel} is not where it belongs, at {owner}"
-        missing = [name for name in self.topics if f"topic/{name}" not in self.network.hosts()]
+        hosted = self.network.hosts()
+        missing = [name for name in self.topics if f"topic/{name}" not in hosted]
         return f"nobody hosts {missing}" if missing else ""
 
 
 def run_schedule(
-    seed: int, *, steps: int = STEPS, partitions: bool = True, encodes: bool = False
+    seed: int,
+    *,
+    steps: int = STEPS,
+    partitions: bool = True,
+    encodes: bool = False,
+    loss: float | None = None,
 ) -> Schedule:
     """One schedule; an error says how to run it again."""
-    schedule = Schedule(seed, steps=steps, partitions=partitions, encodes=encodes)
+    schedule = Schedule(seed, steps=steps, partitions=partitions, encodes=encodes, loss=loss)
     try:
         schedule.run()
         schedule.check()
     except Exception as error:
-        again = f"run_schedule({seed}, steps={steps}, partitions={partitions})"
+        again = f"run_schedule({seed}, steps={steps}, partitions={partitions}, loss={loss})"
         raise AssertionError(f"{error!r}; again: {again}") from error
     return schedule
