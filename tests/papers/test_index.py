@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from distributary.cli import paper
 from distributary.cli.paper import app
 from distributary.errors import InputError, OutputError
 from distributary.papers import Claim, Figure, write_figure, write_index
 from distributary.papers.index import read_page
-from distributary.papers.summary import PAPERS
+from distributary.papers.summary import PAPERS, describe_papers
+from distributary.planning import Progress, Step
 from tests.papers.cases import quick
 
 RECORDED = Path(__file__).parents[2] / "docs/papers"
@@ -56,6 +59,27 @@ def test_a_single_run_brings_the_index_up_to_date(tmp_path: Path) -> None:
     assert "reproduced: 4 of 4 claims hold" in text
 
 
+def test_running_all_figures_says_which_of_them_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    steps: list[Step] = []
+
+    def run_figure(name: str, *, progress: Progress, **_: object) -> Figure:
+        progress(Step("floors", 0, 5))
+        return quick(name)
+
+    monkeypatch.setattr(paper, "FIGURES", dict.fromkeys(("tock-fig4", "adler-fig2")))
+    monkeypatch.setattr(paper, "run_figure", run_figure)
+    monkeypatch.setattr(paper, "show_progress", lambda: nullcontext(steps.append))
+    for name in ("all", "tock-fig4"):
+        assert CliRunner().invoke(app, ["run", name, "--out", str(tmp_path)]).exit_code == 0
+    assert [step.stage for step in steps] == [
+        "tock-fig4, 1 of 2: floors",
+        "adler-fig2, 2 of 2: floors",
+        "floors",
+    ]
+
+
 def test_a_readme_that_is_no_index_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# My project\n")
     with pytest.raises(OutputError, match="is not an index of figures"):
@@ -76,10 +100,24 @@ def test_the_page_in_a_hurry_quotes_the_figures(tmp_path: Path) -> None:
     write_index(tmp_path)
     text = (tmp_path / "in-a-hurry.md").read_text(encoding="utf-8")
     quoted = next(c for c in quick("adler-fig2").claims if c.says.startswith("FBM within 5 %"))
-    assert f"{quoted.says}: {quoted.ours}" in text
+    assert f"*{quoted.says}* (here {quoted.ours}; [adler-fig2](adler-fig2.md))" in text
     assert quick("adler-fig2").own in text
     assert f"of {len(quick('adler-fig2').claims)} claims hold" in text
     assert "## Tamara" not in text  # none of its figures is there
+
+
+def test_the_page_in_a_hurry_says_in_one_sentence_what_holds_and_what_does_not() -> None:
+    tock = next(brief for brief in PAPERS if brief.paper.startswith("Tock"))
+    claims = {
+        name: [Claim(f"{begins} much", "section 5", "46 %", holds=name == "tock-fig7")]
+        for name, begins in tock.found
+    }
+    own = {name: f"Ours in {name}." for name in tock.ours}
+    text = describe_papers(claims, own, {tock.paper: "1 of 2 claims hold"})
+    (found,) = [line for line in text.splitlines() if line.startswith("- **We found.**")]
+    assert found.startswith("- **We found.** 1 of 2 claims hold, among them *IT and RRA are")
+    assert ", but not *at equal prices a second level saves much* (here 46 %; [tock-fig6]" in found
+    assert all(f"Ours in {name}. ([{name}]({name}.md))" in text for name in tock.ours)
 
 
 def test_what_the_page_in_a_hurry_quotes_stands_on_the_recorded_pages() -> None:
@@ -88,7 +126,7 @@ def test_what_the_page_in_a_hurry_quotes_stands_on_the_recorded_pages() -> None:
             page = read_page(RECORDED / f"{name}.md")
             assert page.paper == brief.paper
             assert sum(claim.says.startswith(begins) for claim in page.claims) == 1
-    own = [read_page(RECORDED / f"{brief.ours}.md").own for brief in PAPERS]
+    own = [read_page(RECORDED / f"{name}.md").own for brief in PAPERS for name in brief.ours]
     assert all(own)
     assert not any(each.startswith(("|", "- ")) for each in own)  # a sentence, not a table's head
 

@@ -20,6 +20,7 @@ from distributary.papers import milo
 from distributary.papers.figure import Figure
 from distributary.papers.milo.algorithms import PRICES, AlgorithmOutcome, Reading
 from distributary.papers.milo.baselines import kmeans_clustering, starting_clustering
+from distributary.papers.milo.curves import tell_changes
 from distributary.papers.milo.fig9 import least_cost
 from distributary.papers.milo.other_readings import READINGS, Spread
 from distributary.papers.milo.package_data import DATA, FOLDER, HOSTS, hosts, packages
@@ -303,6 +304,16 @@ def test_hosts_come_with_the_packages_whose_releases_are_known(
     assert found.rate == [2.0]
     assert ((found.time >= 0.0) & (found.time < 1.0)).all()
     assert "model" in found.origin
+
+
+def test_a_figure_says_in_words_where_ours_is_worse_than_tamara() -> None:
+    said = tell_changes(
+        [("two weeks", -0.037, 0.002, 0.009), ("hosts", 0.006, 0.018, 0.002), ("a day", 0.0, 0, 0)]
+    )
+    assert said.startswith("At the end the OC of our policy is below Tamara's for two weeks (by 3")
+    assert "; the same as Tamara's for a day (overhead 0.00 % of" in said
+    assert "; above Tamara's, which is worse, for hosts (by 0.6 %; overhead 1.80 % of" in said
+    assert said.endswith("Our overhead is more than Tamara's for hosts.")
 
 
 def test_users_come_in_the_order_and_at_the_pace_of_the_log(

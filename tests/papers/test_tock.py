@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from distributary.cost import FilteringPrices
 from distributary.delivery.udp.calibration import Calibration, CalibrationParams, FittedLine
-from distributary.papers.tock.fig5 import judge
+from distributary.papers.tock.fig5 import _own_words, judge
 from distributary.papers.tock.fig6 import INDEPENDENT_FLAT, INDEPENDENT_MOST, PRICES
 from distributary.papers.tock.fig7 import AXIS, INDEPENDENT
 from tests.papers.cases import by_column, quick, verdicts
@@ -89,6 +91,13 @@ def test_fig6_and_fig7_ours_is_below_all_of_the_papers() -> None:
         assert fig7_cost(500, "best") < fig7_cost(500, algorithm)
 
 
+def test_fig7_says_by_how_much_ours_is_below_the_best_of_the_four() -> None:
+    assert re.match(
+        r"`best` with work for about 0\.5 s is \d+ % below the best of the paper's four",
+        quick("tock-fig7").own,
+    )
+
+
 def test_fig7_many_sessions_part_the_algorithms_at_other_groups_too() -> None:
     for sessions in (500, 1000):
         gf = fig7_cost(sessions, "GF", groups=20)
@@ -124,6 +133,7 @@ def test_fig5_claims_are_judged_with_the_whole_session_wanted() -> None:
     assert not judge(one, whole)[-1].holds
     assert "2.0 times" in equal.ours
     assert "5.0 times with 1 flow wanted" in equal.ours
+    assert "two prices add up to 0.3 % of a CPU for 10,000 messages/s" in _own_words(whole)
 
 
 def test_unicast_and_flooding_come_out_as_printed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from distributary.cli.console import results, show_progress
 from distributary.cli.options import OUTPUT, option, seed_option
 from distributary.papers import FIGURES, run_figure, write_figure, write_index
+from distributary.planning import Progress
 
 __all__ = ["app"]
 
@@ -43,10 +45,17 @@ def run(
     """
     if name not in ("all", *FIGURES):
         raise typer.BadParameter(f"no figure is called {name!r}; choose from {', '.join(FIGURES)}")
-    for chosen in FIGURES if name == "all" else [name]:
+    figures = list(FIGURES) if name == "all" else [name]
+    for number, chosen in enumerate(figures, 1):
+        place = f"{chosen}, {number} of {len(figures)}: " if len(figures) > 1 else ""
         with show_progress() as progress:
-            figure = run_figure(chosen, quick=quick, seed=seed, progress=progress)
+            figure = run_figure(chosen, quick=quick, seed=seed, progress=_begin(place, progress))
         write_figure(figure, out)
         results.print(figure.text, markup=False)
         results.print(f"written: {out / chosen}.csv, .svg and .md\n", markup=False)
         write_index(out)
+
+
+def _begin(words: str, progress: Progress) -> Progress:
+    """Report each step with some words before its stage."""
+    return lambda step: progress(replace(step, stage=f"{words}{step.stage}"))

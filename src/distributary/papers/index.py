@@ -118,7 +118,7 @@ def write_index(folder: str | os.PathLike[str]) -> Path:
         {page.name: page.claims for page in pages},
         {page.name: page.own for page in pages if page.own},
         {
-            paper: f"{sum(claim.holds for claim in claims)} of {len(claims)} claims hold."
+            paper: f"{sum(claim.holds for claim in claims)} of {len(claims)} claims hold"
             for paper, claims in _group_claims(pages).items()
         },
     )

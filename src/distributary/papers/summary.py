@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from distributary.papers.figure import Claim
-from distributary.papers.wording import sentence_case
+from distributary.papers.wording import join_words
 
 __all__ = ["PAPERS", "PaperInBrief", "describe_papers"]
 
@@ -20,15 +20,15 @@ HEADING = "# Five papers in a hurry"
 class PaperInBrief:
     """A paper's main claim in a sentence, and where our answer to it stands.
 
-    `found` names figures and how the claims begin whose outcome is quoted; `ours` names the figure
-    whose page says best what ours adds.
+    `found` names figures and how the claims begin whose outcome is quoted, one that does not hold
+    among them; `ours` names the figures whose pages say best what ours adds.
     """
 
     paper: str
     title: str
     claims: str
     found: tuple[tuple[str, str], ...]
-    ours: str
+    ours: tuple[str, ...]
     in_product: str
 
 
@@ -41,8 +41,9 @@ PAPERS = (
         (
             ("adler-fig2", "FBM within 5 % of OCC"),
             ("adler-fig4", "FBM's C/C∞ stays the same"),
+            ("adler-fig2", "UBM within 5 % of OCA"),
         ),
-        "adler-fig2",
+        ("adler-fig2",),
         "`plan`, and every algorithm of the paper by name",
     ),
     PaperInBrief(
@@ -53,8 +54,9 @@ PAPERS = (
         (
             ("tock-fig6", "at equal prices a second level saves"),
             ("tock-fig7", "IT and RRA are the best"),
+            ("tock-fig5", "alpha and beta are about equal"),
         ),
-        "tock-outliers",
+        ("tock-fig7", "tock-outliers"),
         "`plan --sessions`, `publish` and `receive`",
     ),
     PaperInBrief(
@@ -65,8 +67,9 @@ PAPERS = (
         (
             ("milo-table2", "the rarer the events, the more Tamara saves"),
             ("milo-table2", "the messages that Tamara itself needs are negligible"),
+            ("milo-fig5", "Tamara+ is below Scribe at all times"),
         ),
-        "milo-fig8",
+        ("milo-fig5", "milo-fig8"),
         "`topics serve`, `topics peer`, `pipeline topics`",
     ),
     PaperInBrief(
@@ -77,8 +80,9 @@ PAPERS = (
         (
             ("banavar-load", "link matching bears much higher publish rates"),
             ("banavar-steps", "without factoring: at 10,000 subscriptions link matching"),
+            ("banavar-steps", "with factoring: at 10,000 subscriptions link matching over up to"),
         ),
-        "banavar-steps",
+        ("banavar-steps",),
         "`match`, `broker serve`",
     ),
     PaperInBrief(
@@ -89,8 +93,9 @@ PAPERS = (
         (
             ("chen-fig7", "publications take several orders of magnitude longer"),
             ("chen-fig8", "selective pruning is much better at avoiding long queues"),
+            ("chen-fig7", "selective pruning leaves the core brokers with tables about 50 %"),
         ),
-        "chen-fig7",
+        ("chen-fig7",),
         "`broker serve --policy merging`",
     ),
 )
@@ -103,11 +108,12 @@ def describe_papers(
     sections = [
         HEADING,
         "What we found is copied from the [figures' pages](README.md), which have the readings, "
-        "the misses and the charts. Before the colon is what the paper says, after it our outcome.",
+        "the misses and the charts. In italics is what the paper claims, in brackets what came out "
+        "here.",
     ]
     for brief in PAPERS:
         found = [
-            f"{sentence_case(claim.says)}: {claim.ours} ([{figure}]({figure}.md))."
+            (figure, claim)
             for figure, begins in brief.found
             for claim in claims.get(figure, ())
             if claim.says.startswith(begins)
@@ -118,11 +124,28 @@ def describe_papers(
             f"## {brief.title}",
             f"{brief.paper}. Here: {brief.in_product}.",
             f"- **Claims.** {brief.claims}",
-            f"- **We found.** {' '.join(found)} {counts[brief.paper]}",
+            f"- **We found.** {_tell_outcome(counts[brief.paper], found)}",
         ]
-        if brief.ours in own:
-            sections.append(f"- **Ours.** {own[brief.ours]} ([{brief.ours}]({brief.ours}.md))")
+        added = [
+            f"{own[figure]} ([{figure}]({figure}.md))" for figure in brief.ours if figure in own
+        ]
+        if added:
+            sections.append(f"- **Ours.** {' '.join(added)}")
     text = "\n\n".join(sections) + "\n"
     for item in ("We found", "Ours"):  # one list
         text = text.replace(f"\n\n- **{item}", f"\n- **{item}")
     return text
+
+
+def _tell_outcome(count: str, found: Sequence[tuple[str, Claim]]) -> str:
+    """One sentence: how many claims hold, and what became of those that are quoted."""
+    parts = [count]
+    for word, holds in (("among them", True), ("but not", False)):
+        quoted = [
+            f"*{claim.says}* (here {claim.ours}; [{figure}]({figure}.md))"
+            for figure, claim in found
+            if claim.holds is holds
+        ]
+        if quoted:
+            parts.append(f"{word} {join_words(quoted)}")
+    return f"{', '.join(parts)}."

@@ -137,6 +137,7 @@ def lateral(
             COSTS_NOTE,
             "Rates are of the mean work of the busiest broker; the limits of "
             "[banavar-load](banavar-load.md) are about 3 events/s above these.",
+            f"*Much higher* is read as at least {MUCH} times.",
         ),
         own=(
             "Link matching and flooding are the paper's; ours is the splitting into virtual links, "

@@ -129,6 +129,7 @@ def _notes(run: OverloadSearch) -> tuple[str, ...]:
         "The slides' chart is a picture whose numbers are not in their text, so the smallest "
         f"share on its curves is unknown. Its axis ends at {AXIS} events/s, which our curves "
         "exceed if less than 0.2 % match.",
+        f"*Much higher* is read as at least {MUCH} times.",
     )
 
 

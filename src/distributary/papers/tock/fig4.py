@@ -54,6 +54,10 @@ def fig4(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
             f"{percent(CLOSE)} of the paper's, or within one symbol. "
             "[tock-unicast-flooding](tock-unicast-flooding.md) has the spread over many floors.",
         ),
+        own=(
+            "Nothing is planned here. [tock-fig6](tock-fig6.md), [tock-fig7](tock-fig7.md) and "
+            "[tock-outliers](tock-outliers.md) have what ours saves on floors drawn like this one."
+        ),
         quick=quick,
         seed=seed,
     )

@@ -124,7 +124,7 @@ def _chart(signs: Mapping[str, FloatArray]) -> str:
     return draw_chart(
         "tock-unicast-flooding",
         "Unicast, flooding and portfolio sizes",
-        (11, 3.6),
+        (9, 3.4),
         paint,
         shape=(1, len(signs)),
     )
