@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import nats.js.errors
 import pytest
-from nats.js.api import KeyValueConfig
+from nats.js.api import DiscardPolicy, KeyValueConfig
 
 from distributary.control.errors import (
     ControlRefusedError,
@@ -282,6 +282,38 @@ def test_a_server_that_does_not_store_is_an_alarm_and_nothing_is_lost(tmp_path: 
                         assert (await client.flow("b" * 200)).wanted_by == ["s"]
 
     run(work())
+
+
+def test_nobody_is_forgotten_while_the_server_stores_no_reports(tmp_path: Path) -> None:
+    """As after a full disk, if only the stream of reports has met it."""
+
+    async def work() -> None:
+        async with run_embedded_server(tmp_path) as server:
+            options = server.options
+            async with (
+                connect_to_server(options, name="operator of the server") as nc,
+                serving(options, tmp_path / "s", gone_after=8.0, forget_after=12.0),
+                ControlClient(options) as client,
+                receiving(tmp_path, "r", "a"),
+            ):
+                await status_that(client, lambda found: found.receivers)
+                js = nc.jetstream()
+                config = (await js.stream_info(LAYOUT.reports)).config
+                await js.update_stream(config.evolve(max_msgs=1, discard=DiscardPolicy.NEW))
+                found = await status_that(client, lambda found: refusals_of(found))
+                assert "stores no reports" in refusals_of(found)[0]
+                await asyncio.sleep(14.0)
+                found = await client.status()
+                assert [each.name for each in found.receivers] == ["r"]
+                await js.update_stream(config)
+                found = await status_that(client, lambda found: not refusals_of(found))
+                await status_that(client, lambda found: found.receivers[0].alive)
+
+    run(work())
+
+
+def refusals_of(status: ControlStatus) -> list[str]:
+    return [alarm.says for alarm in status.alarms if alarm.what == "server refuses to store"]
 
 
 # --- the stream -----------------------------------------------------------------------------------

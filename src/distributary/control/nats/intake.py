@@ -87,6 +87,8 @@ class Intake:
             await self._driver.put((name, message))
 
     async def _take_report(self, stored: StoredMessage) -> None:
+        if stored.subject == self._layout.probe:
+            return
         try:
             role, name = self._layout.read_report(stored.subject)
             message = _read_report(role, name, stored.data)

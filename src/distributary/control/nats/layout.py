@@ -111,6 +111,11 @@ class Layout:
         """The subjects of the reports of all members."""
         return f"{self.prefix}.control.report.*.*"
 
+    @property
+    def probe(self) -> str:
+        """The subject of the service's own empty reports, which show that reports are stored."""
+        return f"{self.prefix}.control.report.service.probe"
+
     def report(self, role: MemberRole, name: str) -> str:
         """The subject of a member's reports."""
         return f"{self.prefix}.control.report.{role}.{token_of(name)}"

@@ -99,6 +99,7 @@ class ControlStore:
         self._revisions: dict[str, int] = {}  # of the keys that this service writes
         self._last_entry = 0  # sequence number of the log of changes
         self._refusals: dict[str, str] = {}  # what is not stored now, and why
+        self._failed_probes = 0  # in a row
 
     # --- buckets and streams ----------------------------------------------------------------------
 
@@ -386,6 +387,20 @@ class ControlStore:
         says = "JetStream does not store the lease of this service, which can change nothing now"
         self._note_refusal("lease", None if is_stored else says, RESTART)
 
+    async def stores_reports(self) -> bool:
+        """Whether the server stores reports; an alarm says if it is there and does not."""
+        try:
+            await self._js.publish(self._layout.probe, b"")
+        except (*AWAY, nats.js.errors.APIError) as error:
+            self._failed_probes += 1
+            if self._failed_probes > 1 and self._nc.is_connected:
+                says = f"JetStream stores no reports ({_show(error)}), so nobody counts as gone"
+                self._note_refusal("reports", says, RESTART)
+        else:
+            self._failed_probes = 0
+            self._note_refusal("reports", None)
+        return "reports" not in self._refusals
+
     @property
     def has_no_lease(self) -> bool:
         """Whether the server, which is there, does not store that this service serves."""
@@ -398,7 +413,8 @@ class ControlStore:
             del self._refusals[what]
         else:
             self._refusals[what] = f"{says}{MORE_ROOM}{more}"
-        self._trouble(REFUSED, "", next(iter(self._refusals.values()), None))
+        worst = self._refusals.get("lease") or next(iter(self._refusals.values()), None)
+        self._trouble(REFUSED, "", worst)
 
 
 def _decode(value: bytes | None, kind: type[T]) -> T | None:

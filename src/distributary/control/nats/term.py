@@ -55,6 +55,7 @@ _HOUSEKEEPING = 0.5  # seconds between two looks at the lease
 _STATUS_EVERY = 1.0  # seconds
 _NAMES_FOR = 60.0  # seconds of reports that have the names of all flows
 _COUNT_EVERY = 2.0  # seconds between two counts of the services that stand by
+_PROBE_EVERY = 2.0  # seconds between two looks whether reports are stored
 _UNHELD = 3.0  # seconds without the lease beside a server that is there, before that is an alarm
 _ASLEEP = 3.0  # seconds without a turn: this process, or its machine, was suspended
 _SHOWN = 60.0  # seconds after somebody was refused
@@ -111,9 +112,12 @@ class Term:
         status = self._status
         if status is None or not self._troubles:
             return status
-        known = {(alarm.what, alarm.who) for alarm in status.alarms}
-        more = [alarm for key, alarm in self._troubles.items() if key not in known]
-        return msgspec.structs.replace(status, alarms=[*more, *status.alarms])
+        known = {(alarm.what, alarm.who): alarm for alarm in status.alarms}
+        ours = [  # as they are now
+            msgspec.structs.replace(alarm, since=known.pop(key, alarm).since)
+            for key, alarm in self._troubles.items()
+        ]
+        return msgspec.structs.replace(status, alarms=[*ours, *known.values()])
 
     def stop(self) -> None:
         """Finish what was begun, and end."""
@@ -184,7 +188,8 @@ class Term:
                 self._log(
                     LogLine("info", "serving", f"as {self._where}", {"version": self._version})
                 )
-                for work in (self._look_around(driver), self._count(), self._stream.run()):
+                works = self._look_around(driver), self._count(), self._watch_reports()
+                for work in (*works, self._stream.run()):
                     driver.start(work)
                 await self._take_turns(driver)
         finally:
@@ -300,6 +305,16 @@ class Term:
                 self._store.note_lease(is_stored=True)
             elif unheld * _HOUSEKEEPING > _UNHELD:
                 self._store.note_lease(is_stored=False)
+
+    async def _watch_reports(self) -> None:
+        """Let nobody count as gone while the server stores no reports."""
+        were_heard = True
+        while True:
+            await asyncio.sleep(_PROBE_EVERY)
+            are_heard = await self._store.stores_reports()
+            if not (are_heard and were_heard):
+                self._tell(m.ConnectionChanged(are_heard and self._nc.is_connected))
+            were_heard = are_heard
 
     async def _look_around(self, driver: Driver[_Message]) -> None:
         """Take the status every second, and log which alarms begin and end."""
