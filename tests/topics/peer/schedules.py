@@ -130,6 +130,7 @@ class Schedule:
     partitions: bool = True
     encodes: bool = False
     loss: float | None = None  # of messages; else it is drawn
+    creates_while_cut: bool = False  # a topic that one side creates may be lost: see the tests
     readers: dict[tuple[str, str], Reader] = field(default_factory=dict)
     said: dict[bytes, float] = field(default_factory=dict)  # when each event was published
     order: defaultdict[tuple[str, str], list[bytes]] = field(
@@ -137,6 +138,7 @@ class Schedule:
     )
     faults: list[float] = field(default_factory=list)
     quiet_from: float = 0.0  # no cut lasts longer
+    whole_from: float = 0.0  # the ring has recovered from cuts by then
     down: list[str] = field(default_factory=list)
     counts: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     creating: set[str] = field(default_factory=set)
@@ -242,7 +244,9 @@ class Schedule:
             case "unwant" if (client, topic) in self.readers:
                 del self.readers[client, topic]
                 self.network.unwant(client, topic)
-            case "create" if self.made < MOST_TOPICS:
+            case "create" if self.made < MOST_TOPICS and (
+                self.creates_while_cut or self.network.clock.now >= self.whole_from
+            ):
                 self.create(client, f"t{self.made}")
             case "remove" if is_made and len(self.topics) > 1:
                 self.remove(client, topic)
@@ -267,6 +271,7 @@ class Schedule:
                 self.network.cut(island, [str(name) for name in rng.permutation(peers)[:n]])
                 lasts = float(rng.uniform(0.5, GIVE_UP - 6.0))
                 self.quiet_from = self.network.clock.now + lasts
+                self.whole_from = self.quiet_from + REPAIR
                 self.network.clock.at(self.quiet_from, lambda: self.network.heal(island))
             case _:
                 done = False
@@ -469,14 +474,14 @@ def run_schedule(
     steps: int = STEPS,
     partitions: bool = True,
     encodes: bool = False,
-    loss: float | None = None,
+    **draws: Any,
 ) -> Schedule:
     """One schedule; an error says how to run it again."""
-    schedule = Schedule(seed, steps=steps, partitions=partitions, encodes=encodes, loss=loss)
+    schedule = Schedule(seed, steps=steps, partitions=partitions, encodes=encodes, **draws)
     try:
         schedule.run()
         schedule.check()
     except Exception as error:
-        again = f"run_schedule({seed}, steps={steps}, partitions={partitions}, loss={loss})"
+        again = f"run_schedule({seed}, steps={steps}, partitions={partitions}, **{draws})"
         raise AssertionError(f"{error!r}; again: {again}") from error
     return schedule
