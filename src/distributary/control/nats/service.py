@@ -26,7 +26,8 @@ from distributary.control.nats.term import Term
 from distributary.control.settings import ControlSettings
 from distributary.control.status import ControlStatus
 from distributary.errors import StateError
-from distributary.machines.nats.jetstream import find_jetstream
+from distributary.machines.nats.errors import JetStreamAwayError
+from distributary.machines.nats.jetstream import AWAY, find_jetstream
 from distributary.machines.nats.lease import KeptLease
 from distributary.machines.nats.options import NatsOptions, connect_to_server
 from distributary.machines.real import take_lock
@@ -109,7 +110,10 @@ class ControlService:
             lambda: ControlReplacedError(self._layout.prefix),
             place=_name_place(self._folder),
         )
-        await lease.open()
+        try:
+            await lease.open()
+        except AWAY as error:
+            raise JetStreamAwayError(self.options.url, str(error)) from error
         while not self._is_stopping:
             async with answer_as_stand_by(self._nc, self._layout):
                 self.standing_by.set()

@@ -15,7 +15,7 @@ from nats.js import JetStreamContext
 from distributary.errors import StateError
 from distributary.machines.nats.errors import JetStreamAwayError
 
-__all__ = ["AWAY", "WRONG_SEQUENCE", "create_replicated", "find_jetstream"]
+__all__ = ["AWAY", "WRONG_SEQUENCE", "ask_again", "create_replicated", "find_jetstream"]
 
 T = TypeVar("T")
 
@@ -69,6 +69,18 @@ def _has_no_jetstream(error: nats.errors.Error) -> bool:
         no_responders = isinstance(error, nats.js.errors.ServiceUnavailableError)
         return error.err_code in _NOT_ENABLED or (no_responders and error.err_code is None)
     return isinstance(error, nats.errors.NoRespondersError)
+
+
+async def ask_again(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask for something, and again while JetStream is away; raises one of `AWAY` in the end."""
+    for _ in range(_ASK_TIMES - 1):
+        try:
+            return await ask()
+        except TimeoutError:
+            continue  # that was a pause by itself
+        except AWAY:
+            await asyncio.sleep(_PAUSE)
+    return await ask()
 
 
 async def create_replicated(

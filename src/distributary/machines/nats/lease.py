@@ -32,7 +32,7 @@ from nats.js.api import KeyValueConfig
 from nats.js.kv import KeyValue
 
 from distributary.errors import LiveError, StateError
-from distributary.machines.nats.jetstream import AWAY, create_replicated
+from distributary.machines.nats.jetstream import AWAY, ask_again, create_replicated
 
 __all__ = ["GIVES_UP", "LASTS", "KeptLease", "count_seconds"]
 
@@ -92,9 +92,9 @@ class KeptLease:
         return self._clock() < self._held_until
 
     async def open(self) -> None:
-        """Find the bucket, or create it."""
+        """Find the bucket, or create it; asks again while JetStream is away."""
         try:
-            self._kv = await self._find_or_create()
+            self._kv = await ask_again(self._find_or_create)
         except AWAY:
             raise
         except nats.js.errors.APIError as error:
