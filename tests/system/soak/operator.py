@@ -18,7 +18,7 @@ from distributary.machines.nats import NatsOptions
 __all__ = ["Operator"]
 
 NAME: Final = "operator"
-_PAUSE: Final = 5.0, 15.0  # seconds between two orders
+_PAUSE: Final = 2.0, 8.0  # seconds between two orders
 _MOST: Final = 3  # flows that are pinned at a time
 _WITHIN: Final = 10.0  # seconds for an order to be answered
 
@@ -38,15 +38,22 @@ class Operator:
             with suppress(LiveError):
                 if len(self._pinned) >= _MOST:
                     await self._release(self._pinned[0])
-                flow = self._rng.choice(self._flows)
-                self._pinned.append(flow)
-                await self._pin(flow, self._rng.randrange(self._groups))
+                await self._move(
+                    self._rng.choice(self._flows), self._rng.randrange(1, self._groups)
+                )
 
     async def release_all(self) -> None:
         """Let all flows move again, however long control is away."""
         while self._pinned:
             with suppress(LiveError):
                 await self._release(self._pinned[0])
+
+    async def _move(self, flow: str, further: int) -> None:
+        async with ControlClient(NatsOptions(self._url), within=_WITHIN) as client:
+            group = (await client.flow(flow)).group
+        if group is not None:
+            self._pinned.append(flow)
+            await self._pin(flow, (group + further) % self._groups)
 
     async def _release(self, flow: str) -> None:
         with suppress(ControlRefusedError):  # it is not pinned
