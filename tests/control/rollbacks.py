@@ -34,7 +34,7 @@ def check_rollbacks(audit: Sequence[AuditEntry], accepted: Sequence[Accepted]) -
             tally["by a successor"] += plans[entry.version or 0].by != plans[last].by
             tally["together"] += first < last
     assert len(set(ended)) == len(ended), f"one of {ended} was ended twice"
-    assert set(_list_worse(audit, _ROUNDED)) <= set(ended)
+    assert set(_list_worse(audit, _ROUNDED)) <= {*ended, *_list_replaced(told)}
     # A service may be killed before it writes down that it has judged what it rolled back.
     judged = {entry.version for entry in audit if entry.what == "judged"}
     assert judged.intersection(ended) <= set(_list_worse(audit, -_ROUNDED))
@@ -68,6 +68,18 @@ def _check_rollback(
     if back in plans and not (settings.limits or settings.pins):
         before, after = (read_places(plans[at].plan) for at in (back, number))
         assert not count_moved(before, after), f"version {number} is not back at {back}"
+
+
+def _list_replaced(told: Sequence[AuditEntry]) -> Iterator[int]:
+    """The planned versions that an operator replaced by another one that moves flows."""
+    planned: list[int] = []
+    for entry in told:
+        if entry.kind == "planned":
+            planned.append(entry.version or 0)
+        elif entry.kind in MOVING:
+            if entry.who != "control":
+                yield from planned
+            planned.clear()
 
 
 def _list_worse(audit: Sequence[AuditEntry], margin: float) -> Iterator[int]:

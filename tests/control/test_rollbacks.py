@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
+from distributary.control.messages import PlanFetched
+from distributary.control.requests import Pin
 from tests.control.desks import BAD, GOOD, GOOD_PLAN, make_desks
 from tests.control.plans import read_places
 from tests.control.rollbacks import check_rollbacks
@@ -74,6 +77,33 @@ def test_it_is_rolled_back_once_whenever_a_service_fails(
         assert found["rolled back by itself"] == 1, moment
         assert meet(read_places(system.plan)) == meet(BAD), moment
         assert (system.force.version, system.force.kind) == (3, "rolled back")
+
+
+def test_what_was_measured_is_told_also_if_an_operator_is_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a successor fetches the plan of the version before, an operator moves a flow."""
+    system = propose_worse()
+    service, fetched = system.serve("two"), list[Any]()
+    take = service._take
+    monkeypatch.setattr(
+        service,
+        "_take",
+        lambda message: (
+            fetched.append(message) if isinstance(message, PlanFetched) else take(message)
+        ),
+    )
+    system.run(JUDGED)
+    assert fetched
+    group = int(system.plan.session_group[read_places(system.plan)["EUR"]])
+    system.order(Pin("EUR", 1 - group, "ann"))
+    take(fetched.pop())
+    system.run(1)
+    (entry,) = system.entries("judged")
+    assert (entry.version, entry.kind) == (2, "planned")
+    assert entry.measured is not None
+    assert (system.force.version, system.force.kind) == (3, "pinned")
+    check_rollbacks(system.store.audit, system.store.accepted)
 
 
 def test_it_is_rolled_back_once_or_kept_once_if_its_predecessor_is_lost() -> None:

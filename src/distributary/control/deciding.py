@@ -93,10 +93,12 @@ class Deciding:
         self, candidate: Candidate, kind: Kind, by: str, why: str, now: float
     ) -> list[ControlAction]:
         """Put a plan in force that moves flows, and have it judged."""
-        self._worse, self.stuck = None, ""
+        worse, self._worse, self.stuck = self._worse, None, ""
         actions = self._keeper.decide(candidate, kind, by, why, now)
         decision = self._keeper.decision
         assert decision is not None
+        if worse is not None:
+            actions.append(self._write_judged(worse, now))
         unjudged = self._judge.follow(decision, now)
         return actions if unjudged is None else [*actions, self._write_unjudged(unjudged, now)]
 
