@@ -70,6 +70,10 @@ class Repeated:
         ]
         return np.asarray(np.mean(found, axis=0), np.float64)
 
+    def peak(self, times: FloatArray) -> float:
+        """The first of these times at which most messages wait, at the core broker of `queue`."""
+        return float(times[np.argmax(self.queue(times))])
+
     def triggered(self, brokers: Sequence[str] = CORE) -> list[float]:
         """The triggered subscriptions that each broker got."""
         return self._count(lambda each: each.triggered, brokers)
