@@ -36,7 +36,7 @@ CIRCLES = 4  # of receivers with the same interest, when all flows are wanted
 SHIFTS = 6  # of each kind
 GROUPS, SESSIONS = 4, 8
 TRIGGER = 5  # seconds, the default
-PATIENCE = 90.0  # seconds for a version
+PATIENCE = 180.0  # seconds for a version
 SETTLE = 15.0  # seconds between two shifts
 LOOK = 0.02  # seconds
 
@@ -112,7 +112,7 @@ async def _measure() -> dict[str, list[Shift]]:
             client = await stack.enter_async_context(ControlClient(options, within=60.0))
             async with asyncio.TaskGroup() as group:
                 publishing = [group.create_task(_publish(each)) for each in publishers]
-                await _find(client, 0.0, "planned")
+                await _wait_for_stream(client)
                 for name, kind, wants in (
                     ("placed", "placed", _want_topics),
                     ("planned on Spark", "planned", _want_circles),
@@ -165,6 +165,13 @@ async def _follow(
 def _version_of(publisher: Publisher) -> int:
     seat = publisher.statistics.control
     return 0 if seat is None else seat.version
+
+
+async def _wait_for_stream(client: ControlClient) -> None:
+    """Wait until Spark has started and plans."""
+    async with asyncio.timeout(PATIENCE):
+        while (await client.status()).stream.batch < 1:
+            await asyncio.sleep(0.5)
 
 
 async def _find(client: ControlClient, since: float, kind: str) -> AuditEntry:
