@@ -11,17 +11,17 @@ from tests.topics.peer.schedules import run_schedule
 
 
 def test_seeded_schedules_lose_nothing() -> None:
-    """`make test` runs these 200, of about 90 ms each; `make test-all` runs 5,000 more."""
+    """`make test` runs these 100, of about 120 ms each; `make test-all` runs 5,000 more."""
     done: Counter[str] = Counter()
     costs: list[tuple[float, float]] = []
-    for seed in range(200):
+    for seed in range(100):
         schedule = checked(run_schedule, seed)
         done += Counter(schedule.counts)
         if schedule.policy == "ours":
             costs.append(schedule.measure_cost())
     ways = "crash", "return", "leave", "join", "cut", "sleep", "unwant", "create", "remove"
     assert min(done[way] for way in ways) > 0
-    assert done["clusters"] > 25
+    assert done["clusters"] > 10
     assert sum(cost for cost, _ in costs) < sum(plain for _, plain in costs)
 
 
