@@ -105,9 +105,9 @@ SHAPES |= {
     "milo-overlay": (
         (
             *("model", "algorithm", "seed", "way", "maintenance", "dissemination", "cost"),
-            *("excess", "plain_excess", "hops", "control", "clusters"),
+            *("excess", "plain_excess", "hops", "control", "clusters", "users"),
         ),
-        18,
+        20,
     ),
     "milo-scales": (
         (

@@ -3,11 +3,14 @@
 Each user is a peer. Every channel is a tree that its subscribers join by messages; keep-alives and
 events are sent down it and counted, with the helper peers that only forward. Table 2 prices trees
 by the mean size of trees with as many random subscribers.
+
+Then clusters form in a network of peers (`peers`), with all their messages sent, and users that
+come, leave and crash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -29,7 +32,17 @@ from distributary.papers.milo.algorithms import (
     tree_prices,
 )
 from distributary.papers.milo.baselines import starting_clustering
+from distributary.papers.milo.peers import FULL_RING, QUICK_RING, RingCase, RingOutcome
 from distributary.papers.milo.readings import DECISIONS
+from distributary.papers.milo.ring_tables import (
+    RINGS_NOTES,
+    Rings,
+    describe_rings,
+    measure_saving,
+    ring_claims,
+    ring_rows,
+    ring_tables,
+)
 from distributary.papers.milo.runs import FULL, QUICK, ClusteringCase, Scale
 from distributary.papers.milo.world import INTERVALS_PER_DAY, MODELS
 from distributary.papers.processes import run_apart
@@ -86,6 +99,11 @@ class OverlayCase:
     """One model of events and one seed of a growing system, for one algorithm."""
 
     case: ClusteringCase
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is worth a process of its own."""
+        return self.case.is_large
 
     def run(self) -> Carried:
         """Form the clusters, deciding by the sizes of trees, and carry them on an overlay."""
@@ -209,8 +227,8 @@ def overlay(
     *, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = silent
 ) -> Figure:
     """Table 2's rows on the trees of an overlay, beside the same rows with prices only."""
-    found = _measure(_cases(quick=quick, seed=seed), progress)
-    users = (QUICK.world if quick else _scale(quick).world).users
+    found, rings = _measure(_cases(quick=quick, seed=seed), progress)
+    users, ring_scale = _scale(quick).world.users, QUICK_RING if quick else FULL_RING
     return Figure(
         name="milo-overlay",
         title="Clusters of a growing system on Scribe's trees",
@@ -221,13 +239,14 @@ def overlay(
             "peers: each channel becomes a tree that its subscribers join, and its keep-alives of "
             "one interval and one event are sent and counted. "
             f"{'One seed' if quick else f'Means of {SEEDS} seeds'}."
+            f"\n\n{describe_rings(ring_scale)}"
         ),
         columns=_COLUMNS,
-        rows=_rows(found),
-        chart=_chart(found),
-        comparison="\n\n".join((_saving_table(found), _distance_table(found))),
-        claims=tuple(_claim(found, model) for model in MODELS),
-        notes=_NOTES,
+        rows=(*_rows(found, users), *ring_rows(rings, ring_scale.world.users)),
+        chart=_chart(found, rings),
+        comparison="\n\n".join((_saving_table(found), _distance_table(found), ring_tables(rings))),
+        claims=(*(_claim(found, model) for model in MODELS), *ring_claims(rings)),
+        notes=(*_NOTES, *RINGS_NOTES, DECISIONS),
         quick=quick,
         seed=seed,
         own=_own(found),
@@ -236,7 +255,7 @@ def overlay(
 
 _COLUMNS = (
     *("model", "algorithm", "seed", "way", "maintenance", "dissemination", "cost"),
-    *("excess", "plain_excess", "hops", "control", "clusters"),
+    *("excess", "plain_excess", "hops", "control", "clusters", "users"),
 )
 _NOTES = (
     "*Paper's prices* count subscribers, *tree prices* the mean size of trees with as many random "
@@ -252,7 +271,6 @@ _NOTES = (
     "from a subscriber to a root, although only the first one of a subscriber to a channel needs "
     "them.",
     "The paper prints no numbers for trees with helper peers, and we know no independent ones.",
-    DECISIONS,
 )
 
 
@@ -260,41 +278,58 @@ def _scale(quick: bool) -> Scale:
     return QUICK if quick else replace(FULL, world=replace(FULL.world, users=USERS))
 
 
-def _cases(*, quick: bool, seed: int) -> list[OverlayCase]:
-    return [
+def _cases(*, quick: bool, seed: int) -> list[OverlayCase | RingCase]:
+    clusterings = [
         OverlayCase(ClusteringCase(model, _scale(quick), seed + at, (name,), trees=True))
         for at in range(1 if quick else SEEDS)
         for model in MODELS
         for name in ("Tamara", "ours")
     ]
+    rings = [
+        RingCase(model, QUICK_RING if quick else FULL_RING, seed, clusters)
+        for model in (("Average",) if quick else MODELS)
+        for clusters in (False, True)
+    ]
+    return [*clusterings, *rings]
 
 
-def _measure(cases: Sequence[OverlayCase], progress: Progress) -> Found:
+def _measure(cases: Sequence[OverlayCase | RingCase], progress: Progress) -> tuple[Found, Rings]:
     progress(Step("runs", 0, len(cases)))
-    ended: dict[OverlayCase, Carried] = {}
-    if any(each.case.is_large for each in cases):
-        with closing(run_apart(_run_case, cases)) as running:
-            for done, (each, carried) in enumerate(running, 1):
-                ended[each] = carried
-                progress(Step("runs", done, len(cases)))
-    else:
-        ended = {each: each.run() for each in cases}
+    ended: dict[OverlayCase | RingCase, Carried | RingOutcome] = {}
+    with closing(_run_all(cases)) as running:
+        for done, (each, outcome) in enumerate(running, 1):
+            ended[each] = outcome
+            progress(Step("runs", done, len(cases)))
     found: Found = {}
+    rings: dict[tuple[str, bool], RingOutcome] = {}
     for each in cases:
-        (name,) = each.case.algorithms
-        found.setdefault((each.case.model, name), []).append(ended[each])
-    return found
+        match each, ended[each]:
+            case OverlayCase(ClusteringCase(model=model, algorithms=(name,))), Carried() as carried:
+                found.setdefault((model, name), []).append(carried)
+            case RingCase(model=model, clusters=clusters), RingOutcome() as outcome:
+                rings[model, clusters] = outcome
+    pairs = {model: (rings[model, False], rings[model, True]) for model, _ in rings}
+    return found, pairs
 
 
-def _run_case(case: OverlayCase) -> Carried:
+def _run_all(
+    cases: Sequence[OverlayCase | RingCase],
+) -> Generator[tuple[OverlayCase | RingCase, Carried | RingOutcome], None, None]:
+    if not any(each.is_large for each in cases):
+        return ((each, each.run()) for each in cases)
+    return run_apart(_run_case, cases)
+
+
+def _run_case(case: OverlayCase | RingCase) -> Carried | RingOutcome:
     return case.run()
 
 
-def _rows(found: Found) -> tuple[tuple[str | int | float, ...], ...]:
+def _rows(found: Found, users: int) -> tuple[tuple[str | int | float, ...], ...]:
     return tuple(
         (
             *(model, name, at, way, change.maintenance, change.dissemination, change.cost),
             *(each.excess, each.plain_excess, each.hops, each.control, each.clusters),
+            users,
         )
         for (model, name), several in found.items()
         for at, each in enumerate(several)
@@ -368,7 +403,7 @@ def _own(found: Found) -> str:
     return f"OC of our policy as sent on the trees: {join_words(words)}."
 
 
-def _chart(found: Found) -> str:
+def _chart(found: Found, rings: Rings) -> str:
     labels = {"paper": "paper's prices", "prices": "tree prices", "trees": "sent on trees"}
 
     def paint(sheet: Sheet) -> None:
@@ -377,15 +412,22 @@ def _chart(found: Found) -> str:
                 values = [100 * _mean(found, (model, n), way).cost for n in ("Tamara", "ours")]
                 places = np.arange(2) + 0.27 * (at - 1)
                 axes.bar(places, values, 0.25, color=COLOURS[way], label=label)
+            labels_at = ["Tamara", "our policy"]
+            if model in rings:
+                plain, shared = (each.churn for each in rings[model])
+                priced, sent = shared.priced / plain.priced - 1, measure_saving(plain, shared).cost
+                for way, saved, place in (("prices", priced, 2.0), ("trees", sent, 2.27)):
+                    axes.bar(place, 100 * saved, 0.25, color=COLOURS[way])
+                labels_at.append("formed in\nchurn")
             axes.axhline(0, color=QUIET, linewidth=0.8)
-            axes.set(title=f"{model} events", xticks=[0, 1], xticklabels=["Tamara", "our policy"])
+            axes.set(title=f"{model} events", xticks=range(len(labels_at)), xticklabels=labels_at)
         sheet.panels[0].set_ylabel("OC against Scribe, %")
         draw_legend(sheet)
 
     return draw_chart(
         "milo-overlay",
         "Clusters of a growing system on Scribe's trees",
-        (9.4, 3.6),
+        (9, 3.8),
         paint,
         shape=(1, len(MODELS)),
     )

@@ -277,5 +277,5 @@ def _chart(found: Found) -> str:
         draw_legend(sheet)
 
     return draw_chart(
-        "milo-scales", "Fewer and more topics and users", (9.4, 6.4), paint, shape=(2, len(MODELS))
+        "milo-scales", "Fewer and more topics and users", (9, 6.4), paint, shape=(2, len(MODELS))
     )
