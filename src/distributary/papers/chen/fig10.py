@@ -11,6 +11,7 @@ from distributary.papers.chen.runs import ACTIVE, COMPARED, OURS, SELECTIVE, cas
 from distributary.papers.chen.telling import (
     CHOICE,
     LABELS,
+    LATER,
     NEARLY,
     PRICED,
     QUANTITIES,
@@ -89,6 +90,7 @@ def fig10(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress =
                     "no congestion": f"a queue of at most {share(NONE)} of active covering's",
                 }
             ),
+            LATER.format("active covering alone"),
             "The drawing that shows which brokers form a cluster is not in the text.",
             "The paper contradicts itself: 50 ms is not about 3 % of 2,000 s but 0.0025 %.",
         ),

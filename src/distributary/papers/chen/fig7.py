@@ -26,6 +26,7 @@ from distributary.papers.chen.telling import (
     COLOURS,
     INNER,
     LABELS,
+    LATER,
     PRICED,
     QUANTITIES,
     READING,
@@ -236,6 +237,7 @@ def _notes(one: Runs) -> tuple[str, ...]:
         CHOICE,
         READING,
         explain_words(WORDS),
+        LATER.format("half the time, delays that fall to half, and compact tables"),
         f"Out of reach: tables half as large as active covering's. A core broker's table has "
         f"{before:,.0f} boxes before the unsubscriptions and {active.core_table:,.0f} after them "
         "under active covering, so a policy that only avoids growth saves "

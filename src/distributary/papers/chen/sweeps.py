@@ -24,6 +24,7 @@ from distributary.papers.chen.telling import (
     COLOURS,
     FLAT,
     LABELS,
+    LATER,
     PRICED,
     QUANTITIES,
     READING,
@@ -179,6 +180,7 @@ def fig9(*, quick: bool = False, seed: int = DEFAULT_SEED, progress: Progress = 
                     "still grow": "most messages wait at the hour or later, by the times shown",
                 }
             ),
+            LATER.format("sensitivity, minor congestion and queues that still grow"),
             'The text has "sensitive to" for the delays; that they grow quickly is what it says of '
             "Fig. 8.",
             "The number of subscriptions stays the same, so there are fewer roots if each covers "

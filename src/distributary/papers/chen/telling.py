@@ -30,6 +30,7 @@ __all__ = [
     "FLAT",
     "INNER",
     "LABELS",
+    "LATER",
     "NEARLY",
     "PRICED",
     "QUANTITIES",
@@ -89,6 +90,11 @@ CHOICE = (
     f"{FIRST_RATE:g} messages a second during congestion where the paper has 3.3, so it was "
     "raised. `paper run chen-readings` lists the decisions with their sentences, and what other "
     "readings give, the first price among them."
+)
+
+LATER = (
+    "The claims about {} were added after the figure had been run once; how their words were "
+    "judged was set then, and not again."
 )
 
 
