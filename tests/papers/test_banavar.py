@@ -12,7 +12,7 @@ from distributary.machines import Send, SetTimer
 from distributary.matching import LinkMatcher
 from distributary.model import Schema, Topology
 from distributary.papers import run_figure
-from distributary.papers.banavar.batches import Prices, measure_staleness
+from distributary.papers.banavar.batches import OwnWork, Prices, measure_staleness
 from distributary.papers.banavar.batching import Batch, BatchingBroker
 from distributary.papers.banavar.brokers import (
     PUBLISHERS,
@@ -224,7 +224,10 @@ def broker_of(name: str, schema: Schema) -> Broker:
 
 
 def test_batches_take_less_of_a_broker_and_one_change_costs_the_same() -> None:
-    prices = Prices({"0": BrokerLoad(received=1, steps=0, sent=0)}, nodes=1000, own_nodes=4)
+    own = OwnWork(nodes=4, steps_ratio=1.5)
+    prices = Prices({"0": BrokerLoad(received=1, steps=0, sent=0)}, nodes=1000, own=own)
+    assert prices.own_rate(0) == prices.rate(0, 0.0)
+    assert prices.rate(50, 0.0) < prices.own_rate(50) < prices.own_rate(5) < prices.own_rate(0)
     singly, batched = prices.rate(50, 0.0), prices.rate(50, 10.0)
     assert 0 < singly < batched < prices.rate(0, 0.0)
     assert prices.rate(1e-6, 1.0) == pytest.approx(prices.rate(1e-6, 0.0), rel=1e-6)

@@ -39,7 +39,8 @@ class LinkMatcher:
     """Finds the links that need an event, given the filters of the receivers behind each link.
 
     `steps` counts the nodes visited by all searches so far; filters that are tried one by one do
-    not count until they are moved into a tree.
+    not count until they are moved into a tree. `updated` counts the nodes that were built or
+    updated as filters came and went.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class LinkMatcher:
         self.n_links = n_links
         self.options = options
         self.steps = 0
+        self.updated = 0
         self._added = 0
         self._recent: dict[int, tuple[Filter, int]] = {}
         self._parts: list[_FilterBatch] = []
@@ -98,7 +100,7 @@ class LinkMatcher:
         if self._recent.pop(handle, None) is not None:
             return
         part = self._part_of.pop(handle)
-        part.remove(handle)
+        self.updated += part.remove(handle)
         if not part.filters:
             self._parts.remove(part)
         elif 2 * len(part.filters) < part.compiled:
@@ -168,6 +170,7 @@ class LinkMatcher:
         if not filters:
             return
         new = _FilterBatch.of(filters, self.schema, self.n_links, self.options)
+        self.updated += len(new.annotation.tree)
         self._parts.append(new)
         self._parts.sort(key=lambda part: -part.compiled)
         self._part_of |= dict.fromkeys(filters, new)
@@ -203,6 +206,7 @@ class _FilterBatch:
         annotation = Annotation(tree, np.array(links, np.int32), n_links)
         return cls(filters, axes, annotation, len(filters), boxes_at)
 
-    def remove(self, handle: int) -> None:
+    def remove(self, handle: int) -> int:
+        """Remove a filter; return the number of nodes updated."""
         del self.filters[handle]
-        self.annotation.retire(np.array(self.boxes_at.pop(handle), np.int64))
+        return self.annotation.retire(np.array(self.boxes_at.pop(handle), np.int64))

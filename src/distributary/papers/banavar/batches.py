@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 
 import numpy as np
@@ -12,12 +12,13 @@ import numpy as np
 from distributary.content import POLICIES, Broker, ContentEvent, PublishEvent, SubscribeRequest
 from distributary.machines.virtual import Simulation, VirtualNetwork, price_work
 from distributary.matching import LinkMatcher
-from distributary.matching.trits import Annotation
+from distributary.matching.links import MOST_RECENT
 from distributary.model import Filter, FloatArray, Key
 from distributary.papers.banavar.batching import BatchingBroker
 from distributary.papers.banavar.brokers import (
     NETWORK,
     PUBLISHERS,
+    TREE,
     ClientFilters,
     Pool,
     build_brokers,
@@ -31,7 +32,7 @@ from distributary.papers.wording import NOTHING, percent, table
 from distributary.planning import Progress, Step, silent
 from distributary.workloads import ContentWorld, content_world, poisson_times, region_of
 
-__all__ = ["Prices", "Staleness", "batches", "measure_staleness"]
+__all__ = ["OwnWork", "Prices", "Staleness", "batches", "measure_staleness"]
 
 PER_CLIENT, QUICK_PER_CLIENT = 13, 3
 SHARE = 0.01  # of subscriptions that an event matches
@@ -46,9 +47,20 @@ STALE_SECONDS, QUICK_STALE_SECONDS = 60.0, 4.0
 STALE_CHANGES = 10.0  # a second, in all
 STALE_EVENTS = 5.0  # a second, of each publisher
 STALE_PER_CLIENT = 2
-ENDED = 200  # subscriptions that are ended to count our own work
+REPLACED, QUICK_REPLACED = 4_000, 300  # subscriptions, one by one, to count our own work
+COUNTED_EVERY = 100  # replacements: matching steps are counted
 SOURCE = 'slides, section "The Matching Algorithm"'
 COLOURS = ("#d1361c", "#cf8417", "#2a9179", "#2272b5")
+OWN_COLOUR = "#7a4fa3"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWork:
+    """What our matcher does where subscriptions are replaced one by one."""
+
+    nodes: float  # built or updated for each change
+    steps_ratio: float  # of an event, to those in one tree that has just been prepared
+    tries: float = (MOST_RECENT - 1) / 2  # of the latest subscriptions, for each event
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +69,7 @@ class Prices:
 
     events: Mapping[str, BrokerLoad]  # for one event of each publisher
     nodes: int  # of the tree, each of which a preparation visits
-    own_nodes: float  # that ours visits when a subscription ends
+    own: OwnWork
 
     def rate(self, changes: float, period: float) -> float:
         """Events/s of each publisher at which the busiest broker never rests."""
@@ -68,6 +80,16 @@ class Prices:
                 for name, load in self.events.items()
             ),
         )
+
+    def own_rate(self, changes: float) -> float:
+        """The same for our brokers, which spread each change by itself."""
+        rates = []
+        for name, load in self.events.items():
+            update = COSTS.received + COSTS.sent * _children(name) + COSTS.step * self.own.nodes
+            steps = self.own.steps_ratio * load.steps + self.own.tries * load.received
+            event = replace(load, steps=steps if changes else load.steps).seconds(COSTS)
+            rates.append((1 - changes * update) / event)
+        return max(0.0, min(rates))
 
     def _seconds(self, name: str, changes: float, period: float) -> float:
         """The share of a broker's time that changes take, by their number a second in all."""
@@ -118,11 +140,14 @@ def batches(
             f"matchers of {STALE_PER_CLIENT * len(NETWORK.clients):,} subscriptions learn of "
             f"{STALE_CHANGES:g} changes a second for {seconds:g} s."
         ),
-        columns=("period_s", "changes_per_s", "events_per_s"),
-        rows=tuple(
-            (period, float(changes), prices.rate(changes, period))
-            for period in PERIODS
-            for changes in CHANGES
+        columns=("brokers", "period_s", "changes_per_s", "events_per_s"),
+        rows=(
+            *(
+                ("paper's", period, float(changes), prices.rate(changes, period))
+                for period in PERIODS
+                for changes in CHANGES
+            ),
+            *(("ours", 0.0, float(changes), prices.own_rate(changes)) for changes in CHANGES),
         ),
         chart=_chart(prices),
         comparison="\n\n".join((_rate_table(prices), _stale_table(stale))),
@@ -155,12 +180,29 @@ def _notes(prices: Prices) -> tuple[str, ...]:
 
 
 def _own_words(prices: Prices) -> str:
+    own, many = prices.own, 10
     return (
         "Ours prepares no tree anew for each change. Where a subscription ends, its nodes are "
-        f"updated on the way to the root: {prices.own_nodes:.0f} nodes on average, of "
-        f"{prices.nodes:,}. A new one is tried by itself until 32 have come, and trees are merged "
-        "only with those of about their size. So our brokers spread each change at once, at the "
-        "price of its messages; [the benchmarks](../benchmarks.md) have the time for each change."
+        "updated on the way to the root. A new one is tried by itself until "
+        f"{MOST_RECENT} have come, and trees are merged only with those of about their size. Where "
+        f"each change replaces a subscription, that is {own.nodes:.0f} nodes a change, of "
+        f"{prices.nodes:,}; an event takes {own.steps_ratio:.2f} times the steps in one new tree, "
+        f"and {own.tries:g} tries. With {many} changes/s our brokers, which spread each at once, "
+        f"carry {prices.own_rate(many):.0f} events/s; the paper's carry "
+        f"{prices.rate(many, 0.0):.0f} one by one and {prices.rate(many, JUDGED):.0f} in batches "
+        f"{_name(JUDGED)}, by which events are missed. What is left is the price of a message for "
+        "each change: above about "
+        f"{_overtaken(prices):g} changes/s batches {_name(JUDGED)} carry more by over "
+        f"{percent(SMALL)}. [The benchmarks](../benchmarks.md) have the time for each change."
+    )
+
+
+def _overtaken(prices: Prices) -> float:
+    """The most changes a second at which ours loses little against batches."""
+    return max(
+        changes
+        for changes in CHANGES
+        if prices.own_rate(changes) >= (1 - SMALL) * prices.rate(changes, JUDGED)
     )
 
 
@@ -180,16 +222,51 @@ def _measure_prices(quick: bool, seed: int) -> Prices:
     )
     pool = Pool.draw(world, QUICK_EVENTS if quick else EVENTS, rng)
     network = BrokerSetting(NETWORK, build_brokers(LINKS, NETWORK, subscriptions, pool), pool)
-    return Prices(network.work(), len(subscriptions.tree), _count_own_nodes(subscriptions, rng))
+    replaced = QUICK_REPLACED if quick else REPLACED
+    own = _replace_on_ours(world, subscriptions, pool, replaced, rng)
+    return Prices(network.work(), len(subscriptions.tree), own)
 
 
-def _count_own_nodes(subscriptions: ClientFilters, rng: np.random.Generator) -> float:
-    """The nodes that are updated when a subscription ends, at a root of a region."""
+def _replace_on_ours(
+    world: ContentWorld,
+    subscriptions: ClientFilters,
+    pool: Pool,
+    replaced: int,
+    rng: np.random.Generator,
+) -> OwnWork:
+    """Replace subscriptions one by one, at a root of a region, and count what that takes."""
     policy = POLICIES[LINKS]("0", NETWORK, None)
-    links = np.array([policy.link(client) for client in subscriptions.clients], np.int32)
-    annotation = Annotation(subscriptions.tree, links, policy.n_links)
-    ended = rng.choice(len(links), min(ENDED, len(links)), replace=False)
-    return float(np.mean([annotation.retire(np.array([box], np.int64)) for box in ended]))
+    matcher = LinkMatcher(world.schema, policy.n_links, options=TREE)
+    links = [policy.link(client) for client in subscriptions.clients]
+    given = [
+        (filter, link, client)
+        for filter, link, client in zip(
+            subscriptions.filters, links, subscriptions.clients, strict=True
+        )
+        if link is not None
+    ]
+    handles = list(matcher.add_all([(filter, link) for filter, link, _ in given]))
+    matcher.fold()
+    prepared, built = _count_steps(matcher, pool), matcher.updated
+    steps = []
+    for number in range(replaced):
+        at = int(rng.integers(len(handles)))
+        _, link, client = given[at]
+        (filter,) = world.filters(1, region_of(NETWORK.clients[client]), rng)
+        matcher.remove(handles[at])
+        handles[at] = matcher.add(filter, link)
+        if number % COUNTED_EVERY == COUNTED_EVERY - 1:
+            steps.append(_count_steps(matcher, pool))
+    return OwnWork((matcher.updated - built) / replaced, float(np.mean(steps)) / prepared)
+
+
+def _count_steps(matcher: LinkMatcher, pool: Pool) -> int:
+    """The matching steps of all events, if every link is to be decided."""
+    before = matcher.steps
+    for events in pool.events.values():
+        for keys in events:
+            matcher.links(keys, (1 << matcher.n_links) - 1)
+    return matcher.steps - before
 
 
 @dataclass(slots=True)
@@ -303,11 +380,18 @@ def _name(period: float) -> str:
 
 def _rate_table(prices: Prices) -> str:
     return table(
-        ("ours, events/s", *(_name(period) for period in PERIODS), "paper", "independent"),
+        (
+            "ours, events/s",
+            *(_name(period) for period in PERIODS),
+            "our brokers, one by one",
+            "paper",
+            "independent",
+        ),
         (
             (
                 f"{changes:g} changes/s",
                 *(f"{prices.rate(changes, period):.0f}" for period in PERIODS),
+                f"{prices.own_rate(changes):.0f}",
                 NOTHING,
                 NOTHING,
             )
@@ -351,6 +435,8 @@ def _chart(prices: Prices) -> str:
         for period, colour in zip(PERIODS, COLOURS, strict=True):
             y = [prices.rate(changes, period) for changes in CHANGES]
             axes.plot(CHANGES, y, color=colour, marker="o", label=_name(period))
+        own = [prices.own_rate(changes) for changes in CHANGES]
+        axes.plot(CHANGES, own, color=OWN_COLOUR, marker="s", label="ours, one by one")
         rare = RARE * prices.rate(0.0, 0.0) * len(PUBLISHERS)
         axes.axvline(rare, color=QUIET, linewidth=1, linestyle="--")
         words = f"a change for \n{1 / RARE:.0f} events "
