@@ -95,9 +95,10 @@ class Watch:
         """Whoever has had a topic is sent what is published now."""
         system = self.system
         clusters = system.clusters()
-        members = {topic: [system.topic(topic).state.members] for topic in system.flows}
+        states = {topic: system.topic(topic).state for topic in system.flows}
+        members = {topic: [state.members] for topic, state in states.items()}
         for topic, reached in members.items():
-            for name in system.topic(topic).state.clusters:
+            for name in states[topic].clusters:
                 state = clusters[name].state if name in clusters else None
                 if state is not None and (topic in state.topics or topic in state.dropping):
                     reached.append(state.members)
@@ -106,7 +107,8 @@ class Watch:
             for topic in machine.wanted:
                 if (name, topic) in before or machine.is_covered(topic):
                     self.covered.add((name, topic))
-                    held = any(name in found for found in members[topic])
+                    alone, *together = members[topic]
+                    held = name in alone or any(name in found for found in together)
                     assert held, f"{name} has lost {topic}"
         self.clusters = max(self.clusters, len(clusters))
 

@@ -42,7 +42,7 @@ from distributary.topics.policy import Policy
 __all__ = ["Carriage", "Carrier", "ClusterState"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Carriage:
     """A carried topic as its channel last described it."""
 
@@ -137,10 +137,16 @@ class Carrier(ChannelMachine):
             return [*told, *self._advance(now), *self.complete_carriage(now)]
         held = state.topics.get(topic)
         if held is not None:
-            held.flow, held.size, held.others = message.flow, message.size, message.clusters
-            held.told = max(held.told, message.version)
-            held.recruit = held.recruit and held.told < state.version
-            held.tell = held.tell and held.told < state.version
+            told_at = max(held.told, message.version)
+            state.topics[topic] = replace(
+                held,
+                flow=message.flow,
+                size=message.size,
+                told=told_at,
+                recruit=held.recruit and told_at < state.version,
+                tell=held.tell and told_at < state.version,
+                others=message.clusters,
+            )
             return []
         # An old request of this cluster has arrived late; undo it.
         unknown = topic not in state.adding and topic not in state.dropping
@@ -228,14 +234,14 @@ class Carrier(ChannelMachine):
         """Tell members of the topics that the last change has brought, or let others tell them."""
         if self.policy.announces_to_all or not self.size:
             return []
-        new = [held for held in self.state.topics.values() if held.since == self.state.version]
-        unknown = [held for held in new if not held.recruit]  # else all subscribers are told
-        if not any(held.size for held in unknown):
+        topics, version = self.state.topics, self.state.version
+        new = {topic: held for topic, held in topics.items() if held.since == version}
+        unknown = {topic: held for topic, held in new.items() if not held.recruit}  # else all know
+        if not any(held.size for held in unknown.values()):
             return []
-        if are_members_fewer(self.size, (held.size for held in unknown)):
+        if are_members_fewer(self.size, (held.size for held in unknown.values())):
             return [Send(name, self._describe()) for name in self.state.members]
-        for held in unknown:
-            held.tell = held.size > 0
+        topics |= {topic: replace(held, tell=held.size > 0) for topic, held in unknown.items()}
         return []
 
     def take_answer(self, subscriber: str, message: Answer) -> list[Action]:

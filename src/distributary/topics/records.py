@@ -1,7 +1,7 @@
 """The durable state of a host, and the log records from which it is restored.
 
-An event is one record. For any other change of a channel, the record holds the fields that changed
-and the one subscriber concerned, not the whole state.
+An event is one record. For any other change of a channel, the record holds the fields that changed,
+the one subscriber concerned, and the carried topics that changed, not the whole state.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from distributary.topics.carriage import ClusterState
+from distributary.topics.carriage import Carriage, ClusterState
 from distributary.topics.channel import Member
 from distributary.topics.departures import Departure, depart
 from distributary.topics.messages import Event
@@ -29,17 +29,21 @@ T = TypeVar("T")
 # The exceptions of `HostState.replay` for a record that cannot be replayed.
 UNUSABLE = (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError)
 
-_APART = frozenset({"members", "departed", "history"})  # recorded item by item
+_APART = frozenset({"members", "departed", "topics", "history"})  # recorded item by item
 _PART, _PART_BYTES = 1_000, 1 << 20  # items and bytes per record of a snapshot
 
 
 class _Patch(msgspec.Struct, array_like=True, tag="patch"):
-    """The changed fields of a channel and some of its subscribers; None marks one as removed."""
+    """The changed fields of a channel, and some of its subscribers and carried topics.
+
+    None marks one as removed. In older records the topics are among the fields.
+    """
 
     channel: str
     fields: msgspec.Raw
     members: dict[str, Member | None]
     departed: dict[str, Departure | None]
+    topics: dict[str, Carriage | None] = {}
 
 
 class _Accepted(msgspec.Struct, array_like=True, tag="accepted"):
@@ -217,6 +221,12 @@ class HostState:
                 state.departed.pop(name, None)
             else:  # also forgets old departures, as the channel did
                 depart(state.departed, name, last, policy.remember)
+        if isinstance(state, ClusterState):
+            for topic, carried in patch.topics.items():
+                if carried is None:
+                    state.topics.pop(topic, None)
+                else:
+                    state.topics[topic] = carried
 
     def _topic(self, channel: str) -> TopicState:
         state = self.states.get(channel)
@@ -236,6 +246,7 @@ class HostLog:
         self.state = state
         self._policy = policy
         self._fields: dict[str, bytes] = {}  # of each channel, as last recorded
+        self._topics: dict[str, dict[str, Carriage]] = {}  # of each cluster, as last recorded
         self._changed: dict[str, dict[str, None]] = {}  # channels, and whom the changes concern
         self._records: list[bytes] = []
 
@@ -271,12 +282,24 @@ class HostLog:
             body = _encoder.encode(_plain_fields(state))
             same = self._fields.get(channel) == body
             self._fields[channel] = body
-            if same and not concerned:
+            topics = self._find_changed_topics(channel, state)
+            if same and not concerned and not topics:
                 continue
             raw = msgspec.Raw(_NOTHING if same else body)
             members = {who: state.members.get(who) for who in concerned}
             departed = {who: state.departed.get(who) for who in concerned}
-            self._records.append(_encoder.encode(_Patch(channel, raw, members, departed)))
+            self._records.append(_encoder.encode(_Patch(channel, raw, members, departed, topics)))
+
+    def _find_changed_topics(self, channel: str, state: State) -> dict[str, Carriage | None]:
+        """The carried topics that are not as last recorded; None for those no longer carried."""
+        if not isinstance(state, ClusterState):
+            return {}
+        before, now = self._topics.get(channel, {}), state.topics
+        if before == now:
+            return {}
+        self._topics[channel] = dict(now)
+        gone = dict.fromkeys(topic for topic in before if topic not in now)
+        return gone | {topic: held for topic, held in now.items() if before.get(topic) != held}
 
     def record_event(
         self, channel: str, stream: str, number: int, payload: bytes, at: float
@@ -289,6 +312,7 @@ class HostLog:
         """Forget a cluster that has ended."""
         self._change(_Removed(channel))
         self._fields.pop(channel, None)
+        self._topics.pop(channel, None)
 
     def remove_topic(self, channel: str, next_number: int, at: float) -> None:
         """Remove a topic, with all that belongs to it."""
@@ -344,6 +368,9 @@ def _encode_state(channel: str, state: State) -> Iterator[bytes]:
         yield _encoder.encode(_Patch(channel, nothing, {**dict(members)}, {}))
     for departed in _split(state.departed.items()):
         yield _encoder.encode(_Patch(channel, nothing, {}, {**dict(departed)}))
+    if isinstance(state, ClusterState):
+        for topics in _split(state.topics.items()):
+            yield _encoder.encode(_Patch(channel, nothing, {}, {}, {**dict(topics)}))
     if isinstance(state, TopicState):
         events = ((event.number, event.payload) for event in state.history)
         for part in _split(events, lambda event: len(event[1])):
