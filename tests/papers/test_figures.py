@@ -48,7 +48,7 @@ SHAPES = {
         2 * 2 * 2,
     ),
     "banavar-lateral": (("place", "quantity", "at", "value"), 2 * 13),
-    "banavar-batches": (("period_s", "changes_per_s", "events_per_s"), 4 * 13),
+    "banavar-batches": (("brokers", "period_s", "changes_per_s", "events_per_s"), 5 * 13),
     "tock-fig4": (("market", "symbols", "followed_symbols", "follows", "messages_per_s"), 10),
     "tock-fig5": (("wanted_flows", "h", "alpha", "alpha_fit", "beta", "beta_fit", "r2"), 2 * 4),
     "tock-fig6": (
