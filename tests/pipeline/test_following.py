@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.cost import evaluate
+from distributary.cost import Evaluation, evaluate
+from distributary.files import evaluation_document
 from distributary.model import Constraints, Demand, Interest, Limits, Plan
 from distributary.pipeline import following
 from distributary.pipeline.following import (
@@ -22,7 +23,7 @@ from distributary.pipeline.following import (
     find_unserved,
 )
 from distributary.pipeline.live_demand import DemandChange, LiveDemand
-from distributary.planning import MadePlan, Request, make_plan
+from distributary.planning import MadePlan, Request, make_plan, place_single
 from distributary.planning.best import PATIENCE
 from tests.oracles import plain
 from tests.strategies import any_plans, interests
@@ -156,6 +157,8 @@ def test_the_cost_of_a_followed_plan_is_that_of_its_evaluation(batches, drift) -
         assert stream.plan is not None
         evaluation = evaluate(stream.plan, demand, REQUEST.prices)
         assert evaluation.problems == ()
+        if followed.made is not None and not followed.moves:
+            assert_same_document(followed.made, evaluation, demand)
         told = evaluation.filtering
         assert followed.cost.work == pytest.approx(told.work)
         assert followed.cost.excess == pytest.approx(told.excess, abs=1e-9 * told.work)
@@ -163,6 +166,29 @@ def test_the_cost_of_a_followed_plan_is_that_of_its_evaluation(batches, drift) -
         assert followed.drift_cost == now
         if followed.saved is not None:
             assert followed.saved > 0
+
+
+def assert_same_document(made: MadePlan, evaluation: Evaluation, demand: Demand) -> None:
+    """A version that was completed says of itself what a look at the whole demand finds."""
+    plan = made.solution.plan
+    placed = np.zeros(len(plan.flows), np.int32)
+    placed[plan.placement_flow] = plan.placement_session
+    assert plan == place_single(demand, placed, plan.session_group)
+    told, found = evaluation_document(made.evaluation), evaluation_document(evaluation)
+    work, flooding = evaluation.filtering.work, evaluation.filtering.flooding_excess
+    # The evaluation takes the excess as a difference of two sums, so its rounding is theirs.
+    off = abs(told["filtering"].pop("relative_excess") - found["filtering"].pop("relative_excess"))
+    assert off <= (1e-12 * work / flooding if flooding else 0)
+    assert told == nearly(found, 1e-12 * work)
+
+
+def nearly(document: object, rounding: float) -> object:
+    """What equals all documents whose numbers differ by no more than rounding."""
+    if isinstance(document, dict):
+        return {key: nearly(value, rounding) for key, value in document.items()}
+    if isinstance(document, float):
+        return pytest.approx(document, rel=1e-9, abs=rounding)
+    return document
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distributary.files import fingerprint
 from distributary.model import Demand, Interest, Rates
-from distributary.pipeline.live_demand import LiveDemand
+from distributary.pipeline import live_demand
+from distributary.pipeline.live_demand import LiveDemand, Names
 
 MOST = 2**61
 names = st.sampled_from(["", "a", "b", "ä", "a b", "日本", "n" * 300])
@@ -108,6 +110,42 @@ def test_live_demand_changes_as_dictionaries_do(batches):
         assert live.pairs == len(plain.wanted)
         assert live.n_receivers == len({receiver for receiver, _ in plain.wanted})
         assert_same_demand(live.demand(), plain.demand())
+
+
+@pytest.mark.parametrize("share", [0.0, 100.0])
+@given(batches=batches, asked=st.sets(st.integers(0, 5)))
+def test_fingerprints_are_those_of_the_whole_demand(share, batches, asked):
+    """Also if pairs and names are put in their places one by one, after one batch or several."""
+    live = LiveDemand()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live_demand, "_FEW", share)
+        patch.setattr(live_demand, "_MUCH", share)
+        for number, (rows, totals, newer_wins) in enumerate(batches):
+            live.apply(
+                action_table(rows),
+                message_table(totals),
+                1.0 + number,
+                lambda table, newer_wins=newer_wins: np.full(table.num_rows, newer_wins),
+            )
+            if number not in asked:
+                continue
+            found, demand = live.fingerprints(), live.demand()
+            if demand is not None:
+                rates = Rates(demand.interest.flows, demand.rate)
+                assert found["interest"] == fingerprint(demand.interest)
+                assert found["rates"] == fingerprint(rates)
+
+
+@pytest.mark.parametrize("share", [0.0, 100.0])
+@given(chunks=st.lists(st.lists(st.text(max_size=3), max_size=6), max_size=5))
+def test_names_that_come_one_after_the_other_are_in_order(share, chunks):
+    listed = Names()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live_demand, "_FEW", share)
+        for chunk in chunks:
+            for name in chunk:
+                listed.number(name)
+            assert listed.names_of(listed.sort()) == sorted(listed.listed)
 
 
 @given(rows=actions, totals=messages, size=st.integers(1, 5))

@@ -30,8 +30,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import InfeasibleError, InputError
-from distributary.files import Intake, ReadDemand, read_plan, save_plan
-from distributary.model import Demand, Plan, Rates
+from distributary.files import plan_document, read_plan, write_plan
+from distributary.model import Plan
 from distributary.pipeline.base import BasePlan, BaseWatch
 from distributary.pipeline.buckets import TableKind
 from distributary.pipeline.collecting import collect_parts
@@ -73,6 +73,7 @@ __all__ = ["BatchSteps", "StreamHooks", "stream_need"]
 AHEAD = timedelta(days=1)
 _BYTES_PER_TALLY = 4  # of a running plan
 _BYTES_PER_ENDED_PAIR, _BYTES_PER_NAME = 30, 150
+_BYTES_PER_ORDERED_PAIR = 12  # in order of names: kept once, and copied twice by a change
 _BYTES_PER_ROW = 300  # of a batch, as collected and as taken into a table
 _BROADCAST = 32 * 2**20
 _COLUMN_OF: Mapping[str, str] = {
@@ -314,9 +315,10 @@ class BatchSteps:
 
     def _write_version(self, followed: FollowedPlan, state: LedgerState, folder: Path) -> int:
         """Write the plan, if it differs from the running one; return the version in force."""
-        if followed.made is None or followed.demand is None:
+        if followed.made is None:
             return state.version
-        save_plan(followed.made, _describe(followed.demand), folder / "plan")
+        document = plan_document(followed.made, self._kept.demand.fingerprints())
+        write_plan(followed.made.solution.plan, document, folder / "plan")
         self._hooks.step("planned")
         if self._ledger.is_running(folder / "plan"):
             shutil.rmtree(folder / "plan")
@@ -399,7 +401,7 @@ def stream_need(demand: LiveDemand, size: Size) -> int:
     sizes = size.most_sessions, size.groups
     need = driver_need(demand.pairs, demand.n_receivers, *sizes)
     need += _BYTES_PER_TALLY * len(demand.receivers) * sum(sizes)
-    need += _BYTES_PER_ENDED_PAIR * demand.ended_pairs
+    need += _BYTES_PER_ENDED_PAIR * demand.ended_pairs + _BYTES_PER_ORDERED_PAIR * demand.pairs
     return need + _BYTES_PER_NAME * (len(demand.receivers) + len(demand.flows))
 
 
@@ -466,17 +468,6 @@ def _sum_by_reason(found: pa.Table, *columns: str) -> dict[str | None, tuple[int
 
 def _first_of_each(reasons: Mapping[str | None, tuple[int, ...]]) -> dict[str, int]:
     return {str(reason): numbers[0] for reason, numbers in sorted(reasons.items())}
-
-
-def _describe(demand: Demand) -> ReadDemand:
-    """A demand as if read from two tables: its pairs, and the rates of its flows."""
-    interest = demand.interest
-    rates = Rates(interest.flows, demand.rate)
-    return ReadDemand(
-        demand,
-        Intake(interest, interest.pairs, 0),
-        Intake(rates, len(interest.flows), 0),
-    )
 
 
 def _add_counts(state: LedgerState, log: str, counts: RowCounts) -> LedgerState:

@@ -7,8 +7,8 @@ used up all its moves, so that the next batch can continue. Flows that nobody wa
 the plan.
 
 `PlanFollower` keeps the plan in memory (`planning.RunningPlan`): to complete it and to know its
-excess costs what the batch changed. Only to move flows, and to describe a new version, does it go
-through the whole demand, which is in memory too.
+excess costs what the batch changed. A new version is described from its tallies (`TalliedPlan`).
+Only to move flows does it go through the whole demand, which is in memory too.
 
 A stream may also be given another plan to go on from, the base, because somebody else changed it.
 It is completed like the running one. The reference never rises by that: it stays, or becomes the
@@ -33,19 +33,17 @@ from distributary.cost import FilteringPrices
 from distributary.errors import InfeasibleError
 from distributary.model import Demand, Interest, Plan, Previous
 from distributary.pipeline.live_demand import DemandChange, LiveDemand
+from distributary.pipeline.tallied_plan import TalliedPlan
 from distributary.planning import (
     MadePlan,
     PlanStep,
     Request,
     RunningCost,
-    RunningPlan,
     Solution,
     count_moved,
     has_terms,
     make_plan,
     moves_between,
-    place_single,
-    price_solution,
 )
 
 __all__ = ["FollowedPlan", "PlanFollower", "budget_to_move", "find_unserved", "follow"]
@@ -60,14 +58,12 @@ _SHARE_TO_MOVE, _LEAST_TO_MOVE = 0.4, 0.25  # the clock ends a search after 2.5 
 class FollowedPlan:
     """The plan for a demand, what it costs, and how it came about.
 
-    `made` and `demand` are None if the plan is the running one as it was. `drift` is the relative
-    growth of the excess above the reference before anything was moved; `reference` is the one for
-    the next batch, None if it is not known yet. `before` is the cost before flows were moved; None
-    if none were.
+    `made` is None if the plan is the running one as it was. `drift` is the relative growth of the
+    excess above the reference before anything was moved; `reference` is the one for the next batch,
+    None if it is not known yet. `before` is the cost before flows were moved; None if none were.
     """
 
     made: MadePlan | None
-    demand: Demand | None
     cost: RunningCost
     reference: float | None
     drift: float | None = None
@@ -123,7 +119,7 @@ def follow(
     if previous is None:
         made = make_plan(demand, request)
         cost = _cost_of(made)
-        return FollowedPlan(made, demand, cost, cost.relative_excess, new=flows)
+        return FollowedPlan(made, cost, cost.relative_excess, new=flows)
     most = _most_moves(flows, max_moves)
     try:
         served = _place_flows(demand, request, previous, reference)
@@ -165,7 +161,7 @@ class PlanFollower:
     def restart(self, running: Plan | None) -> None:
         """Begin anew with the plan in force."""
         self._whole = None if running is None else Previous.of(running)
-        self._running: RunningPlan | None = None
+        self._running: TalliedPlan | None = None
         self._late = 0  # flows that the plan in force lacked, as it was made on other terms
         if running is not None and self._can_keep(running):
             self._running, step = self._load(running)
@@ -215,7 +211,7 @@ class PlanFollower:
 
     def _follow_step(
         self,
-        running: RunningPlan,
+        running: TalliedPlan,
         step: PlanStep,
         reference: float | None,
         *,
@@ -224,7 +220,7 @@ class PlanFollower:
         """The running plan, completed already, with moves if it drifted."""
         cost, late = self._cost(running), self._late
         self._late = 0
-        served = FollowedPlan(None, None, cost, reference, new=len(step.placed) + late)
+        served = FollowedPlan(None, cost, reference, new=len(step.placed) + late)
         served = _measure_drift(served, is_base=is_base)
         most = _most_moves(running.n_flows, self._max_moves)
         if most and _is_worth_moving(served, self._drift):
@@ -244,8 +240,7 @@ class PlanFollower:
         served = _settle_unknown(served)
         if step.is_same and not late and not is_base:
             return served
-        demand = self._take_demand()
-        return replace(served, made=self._describe(running, demand), demand=demand)
+        return replace(served, made=self._describe(running))
 
     def _follow_whole(
         self, reference: float | None, *, is_base: bool = False
@@ -279,17 +274,17 @@ class PlanFollower:
         linear = isinstance(self._request.prices, FilteringPrices)
         return plain and linear and not has_terms(self._request)
 
-    def _load(self, plan: Plan) -> tuple[RunningPlan, PlanStep]:
+    def _load(self, plan: Plan) -> tuple[TalliedPlan, PlanStep]:
         """A plan as a running one, completed for the demand."""
         names, request = self._demand.flows, self._request
-        running = RunningPlan(request.size, names.listed, request.linear_prices)
+        running = TalliedPlan(request.size, names.listed, request.linear_prices)
         placed = Previous.of(plan).session_of
         session = np.array([placed.get(name, -1) for name in names.listed], np.int32)
         weights = self._demand.weights_of(np.arange(len(names), dtype=np.int32))
         pairs = self._demand.list_pairs()
         return running, running.adopt(session, plan.session_group, weights, *pairs)
 
-    def _cost(self, running: RunningPlan) -> RunningCost:
+    def _cost(self, running: TalliedPlan) -> RunningCost:
         prices = self._request.prices
         assert isinstance(prices, FilteringPrices)
         return running.cost(self._demand.seconds, prices)
@@ -299,16 +294,19 @@ class PlanFollower:
         assert demand is not None
         return demand
 
-    def _describe(self, running: RunningPlan, demand: Demand) -> MadePlan:
-        """The running plan as one that was made, checked and evaluated from the whole demand."""
-        number = self._demand.flows.number
-        flows = np.array([number(name) for name in demand.interest.flows], np.int32)
-        group = running.session_group
-        plan = place_single(demand, running.sessions_of(flows), group)
-        request = self._request.replace(previous=Previous({}, group), max_moves=0)
-        return price_solution(Solution(plan), demand, request)
+    def _describe(self, running: TalliedPlan) -> MadePlan:
+        """The running plan as one that was made, checked and evaluated by its tallies."""
+        demand, prices = self._demand, self._request.prices
+        assert isinstance(prices, FilteringPrices)
+        receivers, flows = demand.wanting(), demand.wanted()
+        plan = running.name_plan(
+            receivers, demand.receivers.names_of(receivers), flows, demand.flows.names_of(flows)
+        )
+        evaluation = running.evaluate(demand.seconds, prices, self._request.channel)
+        request = self._request.replace(previous=Previous({}, plan.session_group), max_moves=0)
+        return MadePlan(request, Solution(plan), evaluation)
 
-    def _list_places(self, running: RunningPlan, step: PlanStep) -> Previous:
+    def _list_places(self, running: TalliedPlan, step: PlanStep) -> Previous:
         """Where flows are that count as moved if they go elsewhere: not those new in this batch."""
         listed, new = self._demand.flows.listed, set(step.placed.tolist())
         session = running.sessions_of(np.arange(len(listed), dtype=np.int32)).tolist()
@@ -367,7 +365,7 @@ def _move_flows(
     moves = moves_between(previous, made.solution.plan, made.solution.session_origin)
     new = {move.flow for move in moves if move.before is None}
     cost = _cost_of(made)
-    return FollowedPlan(made, demand, cost, reference, moves=count_moved(moves), new=len(new))
+    return FollowedPlan(made, cost, reference, moves=count_moved(moves), new=len(new))
 
 
 def _measure_drift(served: FollowedPlan, *, is_base: bool) -> FollowedPlan:

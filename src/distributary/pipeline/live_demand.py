@@ -11,6 +11,7 @@ one 1 / s, so the whole numbers max(n, 1) and the one divisor s say all.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -20,13 +21,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from distributary.model import Demand, FloatArray, IndexArray, IntArray, Interest
+from distributary.pipeline.fingerprints import fingerprint_interest, fingerprint_rates
+from distributary.pipeline.pair_order import PairOrder, order_names
 from distributary.planning import PairMap, decode_pairs
 
 __all__ = ["DemandChange", "LiveDemand", "Names", "SettleTies"]
 
 Flags = npt.NDArray[np.bool_]
+PairArrays = tuple[IndexArray, IndexArray]
+"""Pairs: their receivers, and their flows."""
 SettleTies = Callable[[pa.Table], Flags]
 
+_FEW = 1 / 16  # new names, as a share of the known ones, are placed one by one
+_MUCH = 1 / 16  # changed pairs, as a share of all; to sort all is faster then
 _NEVER = np.iinfo(np.int64).min  # the stamp of a pair without an action: before all, and off
 
 
@@ -78,19 +85,22 @@ class Names:
         codes = coded.indices.to_numpy(zero_copy_only=False)
         return numbers[codes] if len(numbers) else np.empty(0, np.int32)
 
-    def sort_used(self, numbers: IndexArray) -> IndexArray:
-        """Which numbers occur among these, in the order of their names.
+    def sort(self) -> IndexArray:
+        """All numbers, in the order of their names.
 
-        All names are kept in order, so a call sorts only those that are new.
+        The order is kept, so a call places only the names that are new.
         """
-        known = len(self._ascending)
-        if known < len(self):
-            name_of = self.listed.__getitem__
-            new = sorted(range(known, len(self)), key=name_of)
-            order = sorted([*self._ascending.tolist(), *new], key=name_of)  # merges the two
-            self._ascending = np.array(order, np.int32)
-        used = np.bincount(numbers, minlength=len(self)) > 0
-        return self._ascending[used[self._ascending]]
+        known, name_of = len(self._ascending), self.listed.__getitem__
+        if known == len(self):
+            return self._ascending
+        new = sorted(range(known, len(self)), key=name_of)
+        if len(new) > _FEW * known:
+            merged = sorted([*self._ascending.tolist(), *new], key=name_of)
+            self._ascending = np.array(merged, np.int32)
+        else:
+            at = [bisect_left(self._ascending, name_of(one), key=name_of) for one in new]
+            self._ascending = np.insert(self._ascending, at, new)
+        return self._ascending
 
 
 class LiveDemand:
@@ -107,6 +117,8 @@ class LiveDemand:
         self._messages = _Column(np.int64)
         self._audience, self._degree = _Column(np.int64), _Column(np.int64)
         self.pairs = 0
+        self._order: PairOrder | None = None  # from the first fingerprint on
+        self._noted: list[IntArray] = []  # changes that are not in the order yet
 
     def load(
         self, actions: Iterable[pa.Table], messages: pa.Table | None, seconds: float
@@ -159,29 +171,80 @@ class LiveDemand:
     def nbytes(self) -> int:
         """The memory that pairs and counts take, without the names."""
         columns = (self._messages, self._audience, self._degree)
-        return self._stamps.nbytes + sum(column.nbytes for column in columns)
+        order = 0 if self._order is None else self._order.receivers.nbytes
+        return self._stamps.nbytes + order + sum(column.nbytes for column in columns)
 
     def weights_of(self, flows: IndexArray) -> IntArray:
         """The messages of flows in the window, at least 1."""
         return np.maximum(self._messages.take(flows), 1)
 
+    def wanting(self) -> IndexArray:
+        """The receivers that want something, in the order of their names."""
+        receivers = self.receivers.sort()
+        return receivers[self._degree.take(receivers) > 0]
+
+    def wanted(self) -> IndexArray:
+        """The flows that somebody wants, in the order of their names."""
+        flows = self.flows.sort()
+        return flows[self._audience.take(flows) > 0]
+
     def demand(self) -> Demand | None:
         """The whole demand, as planners take it; None if nobody wants anything.
 
-        The cost grows with the number of pairs.
+        It sorts all pairs.
         """
-        receiver, flow = self.list_pairs()
-        if not len(receiver):
+        if not self.pairs:
             return None
-        wanting, wanted = self.receivers.sort_used(receiver), self.flows.sort_used(flow)
+        receiver, flow = self.list_pairs()
+        wanting, wanted = self.wanting(), self.wanted()
         interest = Interest.from_codes(
             self.receivers.names_of(wanting),
             self.flows.names_of(wanted),
             _find_places(wanting, len(self.receivers))[receiver],
             _find_places(wanted, len(self.flows))[flow],
         )
-        rate: FloatArray = self.weights_of(wanted) / self.seconds
-        return Demand(interest, rate)
+        return Demand(interest, self._rates_of(wanted))
+
+    def fingerprints(self) -> dict[str, str]:
+        """The fingerprints of the interest and of the rates of `demand`.
+
+        The first call sorts all pairs. Later ones put what changed in its place and hash all pairs,
+        a few nanoseconds each.
+        """
+        wanting, wanted = self.wanting(), self.wanted()
+        flows = self.flows.names_of(wanted)
+        interest = fingerprint_interest(
+            self.receivers.names_of(wanting),
+            flows,
+            self._audience.take(wanted),
+            self._sort_pairs(),
+            _find_places(wanting, len(self.receivers)),
+        )
+        return {"interest": interest, "rates": fingerprint_rates(flows, self._rates_of(wanted))}
+
+    def _rates_of(self, flows: IndexArray) -> FloatArray:
+        rate: FloatArray = self.weights_of(flows) / self.seconds
+        return rate
+
+    def _sort_pairs(self) -> IndexArray:
+        """The receivers of all wanted pairs, in the order of the names of flows and receivers."""
+        receivers, flows = order_names(self.receivers.sort()), order_names(self.flows.sort())
+        if self._order is None:
+            self._order = PairOrder(*self.list_pairs(), receivers, flows)
+        elif self._noted:
+            self._order.change(*_sum_changes(self._noted), receivers, flows)
+        self._noted = []
+        return self._order.receivers
+
+    def _note_change(self, gained: PairArrays, lost: PairArrays) -> None:
+        """Note what the order of pairs lacks, or forget the order if it lacks much."""
+        if self._order is None:
+            return
+        for pairs, by in ((gained, 1), (lost, -1)):
+            if len(pairs[0]):
+                self._noted.append(np.stack([*pairs, np.full(len(pairs[0]), by)]).astype(np.int64))
+        if sum(change.shape[1] for change in self._noted) > _MUCH * self.pairs:
+            self._order, self._noted = None, []
 
     def _apply_actions(
         self, actions: pa.Table, settle_ties: SettleTies
@@ -201,7 +264,9 @@ class LiveDemand:
         gained, lost = wins & on & ~was_on, wins & ~on & was_on
         self._count(receiver[gained], flow[gained], 1)
         self._count(receiver[lost], flow[lost], -1)
-        return receiver[gained], flow[gained], receiver[lost], flow[lost]
+        became, ended = (receiver[gained], flow[gained]), (receiver[lost], flow[lost])
+        self._note_change(became, ended)
+        return *became, *ended
 
     def _apply_messages(
         self, messages: pa.Table | None, seconds: float
@@ -261,6 +326,19 @@ class _Column:
             grown = np.zeros(max(needed, 2 * len(self._values)), self._values.dtype)
             grown[: len(self._values)] = self._values
             self._values = grown
+
+
+def _sum_changes(noted: list[IntArray]) -> tuple[PairArrays, PairArrays]:
+    """The pairs that came and those that went, of changes that may undo each other."""
+    receiver, flow, by = np.concatenate(noted, axis=1)
+    keys, place = np.unique((receiver << 32) | flow, return_inverse=True)
+    change = np.bincount(place, weights=by)
+    came, went = (decode_pairs(keys[change == sign]) for sign in (1, -1))
+    return _narrow(*came), _narrow(*went)
+
+
+def _narrow(receiver: IntArray, flow: IntArray) -> PairArrays:
+    return receiver.astype(np.int32), flow.astype(np.int32)
 
 
 def _find_places(numbers: IndexArray, n: int) -> IndexArray:
