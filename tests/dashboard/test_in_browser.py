@@ -15,7 +15,6 @@ from distributary.dashboard.pages import PAGES
 from tests.dashboard.browser import leave_out_charts
 from tests.dashboard.fake import HOSTILE, HOSTILE_NAMES, FakeControl
 from tests.dashboard.inspection import list_faults
-from tests.dashboard.pictures import take_pictures
 from tests.dashboard.served import serve
 from tests.dashboard.services import BROKERS, TOPICS, make_hostile
 
@@ -177,33 +176,35 @@ def test_the_inspection_finds_what_it_looks_for(browser: Browser, address: str):
     ("theme", "size"), [("light", WIDE), ("dark", NARROW)], ids=["light-wide", "dark-narrow"]
 )
 def test_every_page_shows_live_data_to_everybody_and_asks_nobody_else(
-    browser: Browser, address: str, theme: Any, size: Any
+    browser: Browser, address: str, tmp_path: Path, theme: Any, size: Any
 ):
     with watch(browser, viewport=size, color_scheme=theme, reduced_motion="reduce") as watched:
-        for path in SHOWN:
+        for number, path in enumerate(SHOWN):
             page = open_page(watched, address, path)
             assert page.inner_text("#connection") == "live"
             assert list_faults(page) == [], path
             assert page.evaluate("document.getAnimations().length") == 0
+            page.screenshot(path=tmp_path / f"{number}.png", full_page=True)
             page.close()
     assert {url.split("/")[2] for url in watched.requests} == {address.removeprefix("http://")}
     assert any(url.endswith("/plotly.min.js") for url in watched.requests)
-
-
-def test_dark_and_narrow_pages_look_like_it(browser: Browser, address: str, tmp_path: Path):
-    """As pictures: 400 px wide with the charts, dark all over, and with something on it."""
-    images = pytest.importorskip("PIL.Image")
-    take_pictures(browser, address, tmp_path, looks=["dark-narrow"])
     pictures = sorted(tmp_path.glob("*.png"))
-    assert {path.name.split("-")[0] for path in pictures} >= {page.key for page in PAGES}
-    for path in pictures:
-        with images.open(path) as picture:
-            assert picture.width == 400, path
-            assert picture.height > 400, path
-            shades = picture.convert("L").histogram()
-        pixels = sum(shades)
-        assert sum(shades[:96]) > 0.75 * pixels, path  # no chart or field has stayed light
-        assert sum(shades[160:]) > 0.005 * pixels, path  # text that can be read
+    assert len(pictures) == len(SHOWN)
+    for picture in pictures:
+        check_picture(picture, size["width"], is_dark=theme == "dark")
+
+
+def check_picture(path: Path, width: int, *, is_dark: bool) -> None:
+    """A page is as wide as the window, light or dark all over, and has something on it."""
+    images = pytest.importorskip("PIL.Image")
+    with images.open(path) as picture:
+        assert picture.width == width, path
+        assert picture.height > 400, path
+        shades = picture.convert("L").histogram()
+    low, high, pixels = sum(shades[:96]), sum(shades[160:]), sum(shades)
+    ground, text = (low, high) if is_dark else (high, low)
+    assert ground > 0.75 * pixels, path  # no chart or field has another theme
+    assert text > 0.005 * pixels, path  # that can be read
 
 
 def test_the_theme_follows_the_reader_while_a_page_is_open(browser: Browser, address: str):
