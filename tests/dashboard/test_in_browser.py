@@ -246,6 +246,24 @@ def test_numbers_change_while_one_looks_and_what_has_the_focus_stays(
         assert page.evaluate("document.activeElement.textContent") == focused
 
 
+def test_who_clicks_before_anything_is_known_breaks_nothing(browser: Browser, address: str):
+    with watch(browser, charts=False, viewport=WIDE) as watched:
+        watched.context.route("**/events", lambda route: None)  # says nothing
+        clicked = 0
+        for known in PAGES:
+            page = watched.context.new_page()
+            page.goto(address + known.path)
+            page.wait_for_load_state("load")
+            for field in page.locator("main input, main button, main select").all():
+                if field.is_visible():
+                    field.dispatch_event("click")
+                    field.dispatch_event("input")
+                    clicked += 1
+            page.wait_for_timeout(100)
+            page.close()
+        assert clicked >= 8
+
+
 def test_receivers_are_found_by_name_and_lead_to_their_flows(browser: Browser, address: str):
     with watch(browser, charts=False, viewport=WIDE) as watched:
         page = open_page(watched, address, "/receivers")

@@ -192,6 +192,7 @@ for (const name of Object.keys(most)) {
 
 for (const choice of document.querySelectorAll("input[name=shown]")) {
   choice.addEventListener("change", () => {
+    if (!control) return; // the first document shows them as chosen
     showLists();
     drawShown();
   });
