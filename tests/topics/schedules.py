@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -54,7 +55,7 @@ class Watch:
     """Checks a system after every step that its clock takes."""
 
     system: TopicSystem
-    covered: set[tuple[str, str]] = field(default_factory=set)
+    covered: dict[str, set[str]] = field(default_factory=dict)  # topics, by subscriber
     merged: set[tuple[str, int]] = field(default_factory=set)  # who proposed, and its number
     clusters: int = 0
     invited: int = 0
@@ -95,21 +96,21 @@ class Watch:
         """Whoever has had a topic is sent what is published now."""
         system = self.system
         clusters = system.clusters()
-        states = {topic: system.topic(topic).state for topic in system.flows}
-        members = {topic: [state.members] for topic, state in states.items()}
-        for topic, reached in members.items():
-            for name in states[topic].clusters:
-                state = clusters[name].state if name in clusters else None
-                if state is not None and (topic in state.topics or topic in state.dropping):
-                    reached.append(state.members)
-        before, self.covered = self.covered, set()
+        members: dict[str, Collection[str]] = {}
+        for topic in system.flows:
+            state = system.topic(topic).state
+            known = [clusters[name].state for name in state.clusters if name in clusters]
+            reached = [
+                each.members for each in known if topic in each.topics or topic in each.dropping
+            ]
+            members[topic] = {*state.members}.union(*reached) if reached else state.members
+        before, self.covered = self.covered, {}
         for name, machine in system.subscribers.items():
-            for topic in machine.wanted:
-                if (name, topic) in before or machine.is_covered(topic):
-                    self.covered.add((name, topic))
-                    alone, *together = members[topic]
-                    held = name in alone or any(name in found for found in together)
-                    assert held, f"{name} has lost {topic}"
+            had = before.get(name, ())
+            covered = {t for t in machine.wanted if t in had or machine.is_covered(t)}
+            lost = [topic for topic in covered if name not in members[topic]]
+            assert not lost, f"{name} has lost {lost}"
+            self.covered[name] = covered
         self.clusters = max(self.clusters, len(clusters))
 
 
@@ -283,7 +284,7 @@ def _check_end(system: TopicSystem, watch: Watch, published: dict[str, int]) -> 
     """In the end everybody has what they want, each event once, in order, none left out."""
     for name, machine in system.subscribers.items():
         for topic, wanted in machine.wanted.items():
-            held = machine.is_covered(topic) or (name, topic) in watch.covered  # on the move
+            held = machine.is_covered(topic) or topic in watch.covered[name]  # on the move
             assert held, f"{name} still waits for {topic}"
             assert wanted.expected == published[topic] + 1, f"{name} lacks events of {topic}"
     last: dict[tuple[str, str], int] = {}
