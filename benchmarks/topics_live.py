@@ -576,7 +576,8 @@ def topics_circles() -> Section:
         f"the time until a search for clusters changes nobody's channels, or {_MOST_SEARCHES} "
         "searches are done, while events are published at the lower rate. The server's memory is "
         "what it has then more than idle; our service's is that "
-        "of its whole process. *One more reader* wants the topics of the first, in the end.",
+        "of its whole process. *One more reader* wants the topics of the first, in the end. The "
+        "messages of our channels include those that still move readers between clusters.",
         [
             "",
             "server's subscriptions",
