@@ -27,7 +27,7 @@ from distributary.model import Schema
 from tests.cli.conftest import CommandLine
 from tests.content.tcp.plain_service import PlainService, serve_plainly
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 class Background:

@@ -4,41 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import CommandLine
+from tests.cli.processes import PATIENCE, read_note, started
 
-PATIENCE = 60.0
 SERVE = [sys.executable, "-m", "distributary", "broker", "serve"]
 SCHEMA = '{"symbol": "string", "price": "double"}'
-
-
-@contextmanager
-def begin(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A broker in a process group of its own, as a shell starts it."""
-    with subprocess.Popen(
-        [*SERVE, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-
-
-def next_note(process: subprocess.Popen[bytes]) -> str:
-    assert process.stderr is not None
-    return process.stderr.readline().decode()
 
 
 def words(cli: CommandLine, **changed: str) -> list[str]:
@@ -96,8 +72,8 @@ def test_what_cannot_be_used_is_refused_in_one_line(
 
 
 def test_a_state_folder_belongs_to_one_running_broker_of_one_name(cli: CommandLine) -> None:
-    with begin(*words(cli)) as process:
-        assert next_note(process).startswith("broker A at 127.0.0.1:")
+    with started([*SERVE, *words(cli)]) as process:
+        assert read_note(process).startswith("broker A at 127.0.0.1:")
         ran = cli("broker", "serve", *words(cli))
         assert (ran.status, ran.err.count("\n")) == (1, 1)
         assert "another process uses this folder" in ran.err
@@ -113,10 +89,10 @@ def test_a_state_folder_belongs_to_one_running_broker_of_one_name(cli: CommandLi
 
 
 def test_metrics_are_served_and_ctrl_c_ends_it_cleanly(cli: CommandLine) -> None:
-    with begin(*words(cli), "--metrics", "0", "--fsync") as process:
-        note = next_note(process)
+    with started([*SERVE, *words(cli), "--metrics", "0", "--fsync"]) as process:
+        note = read_note(process)
         assert note.startswith("metrics at http://127.0.0.1:")
-        assert next_note(process).startswith("broker A at 127.0.0.1:")
+        assert read_note(process).startswith("broker A at 127.0.0.1:")
         with urllib.request.urlopen(note.split()[2], timeout=PATIENCE) as page:
             lines = page.read().decode().splitlines()
         assert "distributary_broker_incarnation 1.0" in lines

@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
 from tests.cli.conftest import CommandLine
+from tests.cli.processes import press_ctrl_c, read_note, started
 from tests.warm import find_command
 
-PATIENCE = 120.0  # seconds after which a test fails: never how long anything should take
 
-
-@contextmanager
-def begin(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A service in a process group of its own, as a shell starts it."""
-    with subprocess.Popen(
-        [*find_command(), "control", "serve", "--spark", "off", "--ttl", "0", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-
-
-def next_line(process: subprocess.Popen[bytes]) -> str:
-    assert process.stderr is not None
-    return process.stderr.readline().decode()
-
-
-def press_ctrl_c(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert out == b""
-    return process.returncode, err
+def serve() -> list[str]:
+    return [*find_command(), "control", "serve", "--spark", "off", "--ttl", "0"]
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +27,10 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def metrics(state: Path) -> Iterator[str]:
     """The address of the metrics of the service that runs."""
-    with begin("--state", state, "--metrics", "0") as process:
-        assert next_line(process).startswith("embedded server: nats://127.0.0.1:")
-        address = next_line(process).removeprefix("metrics at ").strip()
-        assert next_line(process).startswith("serving: as process ")
+    with started([*serve(), "--state", state, "--metrics", "0"]) as process:
+        assert read_note(process).startswith("embedded server: nats://127.0.0.1:")
+        address = read_note(process).removeprefix("metrics at ").strip()
+        assert read_note(process).startswith("serving: as process ")
         yield address
 
 
@@ -198,8 +169,8 @@ def test_bad_files_are_one_line(cli: CommandLine, words: str, said: str) -> None
 
 
 def test_ctrl_c_ends_a_service_in_order_and_its_log_is_json(tmp_path: Path) -> None:
-    with begin("--state", tmp_path / "s", "--log-json") as process:
-        lines = [json.loads(next_line(process)) for _ in range(2)]
+    with started([*serve(), "--state", tmp_path / "s", "--log-json"]) as process:
+        lines = [json.loads(read_note(process)) for _ in range(2)]
         assert [line["what"] for line in lines] == ["embedded server", "serving"]
         assert all({"time", "level", "says"} <= line.keys() for line in lines)
         assert press_ctrl_c(process) == (0, b"")
@@ -211,9 +182,9 @@ def test_names_with_tokens_act_in_their_roles(cli: CommandLine, tmp_path: Path) 
     for name, text in (("users", json.dumps(names)), ("ann", "a" * 20), ("vic", "v" * 20 + "\n")):
         cli.write(name, text).chmod(0o600)
     cli.write("wrong", "w" * 20).chmod(0o600)
-    with begin("--state", tmp_path / "s", "--users", tmp_path / "users") as process:
-        url = next_line(process).split(": ")[1].strip()
-        next_line(process)
+    with started([*serve(), "--state", tmp_path / "s", "--users", tmp_path / "users"]) as process:
+        url = read_note(process).split(": ")[1].strip()
+        read_note(process)
         ann = ("--control", url, "--as", "ann", "--token-file", "ann")
         vic = ("--control", url, "--as", "vic", "--token-file", "vic")
         assert cli("control", "mode", "manual", *ann).status == 0

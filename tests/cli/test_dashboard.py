@@ -18,7 +18,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 PROGRAM = [sys.executable, "-m", "distributary"]
 TOKEN = "the token of the operators"
 

@@ -19,7 +19,7 @@ from distributary.topics.nats import ServiceSettings
 from tests.cli.conftest import CommandLine
 from tests.warm import find_command
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 COLD = [sys.executable, "-m", "distributary"]

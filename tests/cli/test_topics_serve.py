@@ -10,45 +10,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import CommandLine
+from tests.cli.processes import PATIENCE, press_ctrl_c, read_note, started
 
-PATIENCE = 60.0
 SERVE = [sys.executable, "-m", "distributary", "topics", "serve"]
 IN_MOUNTS = ["unshare", "-rm", "sh", "-ec"]
-
-
-@contextmanager
-def begin(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A service in a process group of its own, as a shell starts it."""
-    with subprocess.Popen(
-        [*SERVE, *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-
-
-def next_note(process: subprocess.Popen[bytes]) -> str:
-    assert process.stderr is not None
-    return process.stderr.readline().decode()
-
-
-def press_ctrl_c(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    """A terminal signals everybody in the group; the exit status and what was said then."""
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert out == b""
-    return process.returncode, err
 
 
 def children_of(pid: int) -> list[int]:
@@ -63,8 +33,8 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def service(state: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with begin("--state", state, "--monitor") as process:
-        assert next_note(process).startswith("serving topics on nats://127.0.0.1:")
+    with started([*SERVE, "--state", state, "--monitor"]) as process:
+        assert read_note(process).startswith("serving topics on nats://127.0.0.1:")
         yield process
 
 
@@ -95,7 +65,7 @@ def test_a_dead_server_is_started_again_and_the_service_says_so(
 ) -> None:
     (server,) = children_of(service.pid)
     os.kill(server, signal.SIGKILL)
-    assert next_note(service) == (
+    assert read_note(service) == (
         "warning: the embedded NATS server was killed by signal 9 and was restarted\n"
     )
     assert cli("topics", "publish", "u", "x", "--create", "--state", state).status == 0
@@ -103,8 +73,8 @@ def test_a_dead_server_is_started_again_and_the_service_says_so(
 
 def check_ctrl_c(state: Path, times: int) -> None:
     for _ in range(times):
-        with begin("--state", state) as process:
-            next_note(process)
+        with started([*SERVE, "--state", state]) as process:
+            read_note(process)
             assert press_ctrl_c(process) == (0, b"")
         assert not (state / "server").exists()  # no token lies about
 
@@ -121,7 +91,7 @@ def test_ctrl_c_ends_the_service_in_order_every_time(tmp_path: Path) -> None:
 def test_ctrl_c_ends_a_service_that_still_waits_for_its_server(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"nats://127.0.0.1:{silent.getsockname()[1]}"
-        with begin("--state", tmp_path, "--nats", url) as process:
+        with started([*SERVE, "--state", tmp_path, "--nats", url]) as process:
             connection, _ = silent.accept()
             with connection:
                 assert press_ctrl_c(process) == (0, b"")
@@ -131,14 +101,14 @@ def test_a_killed_service_leaves_nothing_in_the_temporary_folder(tmp_path: Path)
     (tmp_path / "tmp").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path / "tmp"))
-        with begin("--state", tmp_path / "state") as process:
-            next_note(process)
+        with started([*SERVE, "--state", tmp_path / "state"]) as process:
+            read_note(process)
             old = json.loads((tmp_path / "state/server.json").read_text())["token"]
             process.kill()
             process.wait(timeout=PATIENCE)
         assert list((tmp_path / "tmp").iterdir()) == []
-        with begin("--state", tmp_path / "state") as process:
-            next_note(process)
+        with started([*SERVE, "--state", tmp_path / "state"]) as process:
+            read_note(process)
             kept = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
             assert not any(old.encode() in path.read_bytes() for path in kept)
             assert press_ctrl_c(process) == (0, b"")

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from distributary.topics.nats import NatsOptions, run_embedded_server
-from tests.cli.test_topics_serve import begin, next_note, press_ctrl_c
+from tests.cli.processes import press_ctrl_c, read_note, started
+from tests.cli.test_topics_serve import SERVE
 from tests.topics.nats.running import client, run
 
 
 @asynccontextmanager
 async def serving(options: NatsOptions, first_note: str) -> AsyncIterator[subprocess.Popen[bytes]]:
     """A service on a server of its own, whose first note begins like this."""
-    with begin("--nats", options.url, "--token", options.token or "") as process:
-        said = await asyncio.to_thread(next_note, process)
+    with started([*SERVE, "--nats", options.url, "--token", options.token or ""]) as process:
+        said = await asyncio.to_thread(read_note, process)
         assert said.startswith(first_note), said
         yield process
 
@@ -41,7 +42,7 @@ def test_a_service_that_stands_by_says_so_and_goes_on_when_the_first_is_killed()
                     await both.publish("t", b"2")
                     events = [await read.get() for _ in range(2)]
                     assert [each.payload for each in events if each] == [b"1", b"2"]
-                    said = await asyncio.to_thread(next_note, second)
+                    said = await asyncio.to_thread(read_note, second)
                     assert said.startswith("serving topics on nats://")
                     assert await asyncio.to_thread(press_ctrl_c, second) == (0, b"")
 

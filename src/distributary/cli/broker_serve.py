@@ -14,12 +14,11 @@ from distributary.cli.console import notes
 from distributary.cli.multicast_options import MetricsOptions, run_until_signal
 from distributary.cli.option_groups import takes_groups
 from distributary.cli.options import INPUT, NETWORK, option, reject_bad_values
+from distributary.cli.trust import make_tls, make_trust
 
 if TYPE_CHECKING:
     from distributary.content import Covering
     from distributary.content.tcp.service import BrokerLink, BrokerService, BrokerSettings
-    from distributary.content.tcp.trust import Trust
-    from distributary.machines.real import TlsFiles
 
 __all__ = ["serve"]
 
@@ -58,26 +57,6 @@ class SecurityOptions:
         bool,
         option("Allow addresses outside this machine without TLS.", SECURITY, "--insecure"),
     ] = False
-
-    def make_tls(self) -> TlsFiles | None:
-        """The TLS files, if any are given."""
-        from distributary.machines.real import TlsFiles
-
-        if self.tls_cert is None:
-            if self.tls_key or self.tls_ca:
-                raise typer.BadParameter(
-                    "a broker with TLS needs its certificate", param_hint="'--tls-cert'"
-                )
-            return None
-        return TlsFiles(self.tls_cert, self.tls_key, self.tls_ca)
-
-    def make_trust(self) -> Trust:
-        """Whom to believe."""
-        from distributary.content.tcp.trust import ROLES, Trust
-        from distributary.machines.real import read_tokens
-
-        tokens = None if self.tokens is None else read_tokens(self.tokens, ROLES)
-        return Trust(certificates=self.tls_ca is not None, tokens=tokens)
 
 
 @takes_groups
@@ -136,13 +115,15 @@ def serve(
     event that it has confirmed, once and in order.
     """
     from distributary.content.tcp.service import BrokerSettings
+    from distributary.content.tcp.trust import ROLES
     from distributary.files.schemas import read_schema
     from distributary.machines.real import parse_address
 
     with reject_bad_values("'--listen'"):
         address = parse_address(listen)
     links = tuple(_parse_link(each) for each in link or ())
-    covering, tls = _find_policy(policy), security.make_tls()
+    covering = _find_policy(policy)
+    tls = make_tls("broker", security.tls_cert, security.tls_key, security.tls_ca)
     with reject_bad_values():
         settings = BrokerSettings(
             name,
@@ -153,7 +134,7 @@ def serve(
             links=links,
             removed=tuple(remove or ()),
             tls=tls,
-            trust=security.make_trust(),
+            trust=make_trust(security.tls_ca, security.tokens, ROLES),
             insecure=security.insecure,
             sync=fsync,
         )

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from distributary.cli.console import notes
 from distributary.cli.multicast_options import MetricsOptions, run_until_signal
 from distributary.cli.options import (
@@ -20,10 +18,10 @@ from distributary.cli.options import (
     seed_option,
 )
 from distributary.cli.quantities import Seconds
+from distributary.cli.trust import make_tls, make_trust
 
 if TYPE_CHECKING:
-    from distributary.machines.real import NetworkAddress, TlsFiles
-    from distributary.machines.real.trust import Trust
+    from distributary.machines.real import NetworkAddress
     from distributary.topics import Policy
     from distributary.topics.peer.tcp import PeerService, PeerSettings
 
@@ -69,27 +67,6 @@ class PeerSecurity:
         bool,
         option("Allow addresses outside this machine without TLS.", SECURITY, "--insecure"),
     ] = False
-
-    def make_tls(self) -> TlsFiles | None:
-        """The TLS files, if any are given."""
-        from distributary.machines.real import TlsFiles
-
-        if self.tls_cert is None:
-            if self.tls_key or self.tls_ca:
-                raise typer.BadParameter(
-                    "a peer with TLS needs its certificate", param_hint="'--tls-cert'"
-                )
-            return None
-        return TlsFiles(self.tls_cert, self.tls_key, self.tls_ca)
-
-    def make_trust(self) -> Trust:
-        """Whom to believe."""
-        from distributary.machines.real import read_tokens
-        from distributary.machines.real.trust import Trust
-        from distributary.topics.peer.tcp.greeting import ROLES
-
-        tokens = None if self.tokens is None else read_tokens(self.tokens, ROLES)
-        return Trust(certificates=self.tls_ca is not None, tokens=tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,11 +183,12 @@ def peer(
     its copies on, exit 0) or kill it; started again with the same --state, it is the same peer.
     """
     from distributary.topics.peer.tcp import PeerSettings
+    from distributary.topics.peer.tcp.greeting import ROLES
 
     address = _parse("'--listen'", listen)
     joined = tuple(_parse("'--join'", each) for each in join or ())
     advertised = None if advertise is None else _parse("'--advertise'", advertise)
-    tls = security.make_tls()
+    tls = make_tls("peer", security.tls_cert, security.tls_key, security.tls_ca)
     with reject_bad_values():
         settings = PeerSettings(
             address,
@@ -220,7 +198,7 @@ def peer(
             copies=copies.copies,
             policy=_make_policy(clusters, copies),
             tls=tls,
-            trust=security.make_trust(),
+            trust=make_trust(security.tls_ca, security.tokens, ROLES),
             insecure=security.insecure,
             sync=copies.fsync,
             dead_after=float(clusters.dead_after),
