@@ -22,7 +22,7 @@ from distributary.system import LOCK, PartFailedError, RunningSystem, SystemSett
 from distributary.workloads import ShiftingFloor
 from tests.system.up_with_fakes import make_settings
 
-PATIENCE = 60.0  # seconds that nothing here takes, on however slow a machine
+PATIENCE = 240.0  # seconds that nothing here takes, on however slow a machine
 
 
 @dataclass

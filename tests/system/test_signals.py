@@ -16,7 +16,7 @@ import pytest
 
 from tests.system.test_running import Seen
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
@@ -102,8 +102,8 @@ def test_a_second_ctrl_c_does_not_wait_for_a_part_that_does_not_end(tmp_path: Pa
             go_on(process)
         assert "desk-1" in seen.alive()
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=5.0)  # a part would have twice that to end
-    assert process.returncode == 130
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130  # 0 if it had waited for its parts
     assert "Traceback" not in err
     assert seen.alive() == []
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 SERVE = [sys.executable, "-m", "distributary", "broker", "serve"]
-PATIENCE = 60.0  # seconds that nothing here takes, on however slow a machine
+PATIENCE = 120.0  # seconds that nothing here takes, on however slow a machine
 SCHEMA = {"symbol": "string", "price": "double", "size": "int"}
 
 

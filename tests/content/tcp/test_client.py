@@ -32,7 +32,7 @@ from distributary.content.tcp import (
 )
 from tests.content.tcp.plain_service import PlainService, serve_plainly
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 NOWHERE = "127.0.0.1:1"
 HASTY = ContentClientSettings(connect_within=0.3, timeout=0.3, settle_within=0.1)
 

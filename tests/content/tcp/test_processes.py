@@ -18,7 +18,7 @@ from distributary.content.tcp import ContentClient
 from tests.content.tcp.processes import BrokerProcess, run_brokers
 
 CHAIN = {"A": ["B"], "B": [], "C": ["B"]}
-PATIENCE = 120.0  # seconds that nothing here takes, on however slow a machine
+PATIENCE = 240.0  # seconds that nothing here takes, on however slow a machine
 FILTERS = {
     "ann": ("C", "symbol = 'IBM' AND price > 120"),
     "bob": ("C", "size >= 500 OR symbol LIKE 'S%'"),

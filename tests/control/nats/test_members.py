@@ -45,7 +45,7 @@ from tests.delivery.machines import simple_plan
 
 T = TypeVar("T")
 ODD = "a.b * > ü\n/=%"
-PATIENCE = 20.0  # seconds after which a test fails: never how long anything should take
+PATIENCE = 120.0  # seconds after which a test fails: never how long anything should take
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

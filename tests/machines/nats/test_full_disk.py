@@ -16,7 +16,7 @@ from nats.js.api import KeyValueConfig
 from distributary.machines.nats import connect_to_server, run_embedded_server
 from tests.small_disk import fill, on_small_disk
 
-PATIENCE = 120.0  # seconds after which a test fails: never how long anything should take
+PATIENCE = 240.0  # seconds after which a test fails: never how long anything should take
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a small file system")
 
 

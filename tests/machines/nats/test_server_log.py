@@ -16,7 +16,7 @@ from distributary.machines.nats.options import NatsOptions
 from distributary.machines.nats.server_log import RefusedLogins
 from distributary.machines.nats.users import NatsUser
 
-PATIENCE = 60.0  # seconds after which a test fails: never how long anything should take
+PATIENCE = 240.0  # seconds after which a test fails: never how long anything should take
 
 
 async def be_refused(options: NatsOptions) -> None:

@@ -19,7 +19,7 @@ from distributary.machines.nats import connect_to_server, run_embedded_server
 from distributary.machines.nats.embedded import EmbeddedServer
 from distributary.machines.nats.tail import follow_stream, watch_keys
 
-PATIENCE = 60.0  # seconds after which a test fails: never how long anything should take
+PATIENCE = 240.0  # seconds after which a test fails: never how long anything should take
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

@@ -11,7 +11,7 @@ from threading import Thread
 from distributary.machines.real.checkpoints import Checkpoints
 from distributary.machines.real.store import Store
 
-PATIENCE = 60.0  # seconds that nothing here takes, on however slow a machine
+PATIENCE = 240.0  # seconds that nothing here takes, on however slow a machine
 
 
 def wait_until(path: Path, least: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from distributary.machines.real.processes import describe_end, end_process, start_process
 
-PATIENCE = 60.0  # seconds that nothing here takes, on however slow a machine
+PATIENCE = 240.0  # seconds that nothing here takes, on however slow a machine
 STUBBORN = "trap '' TERM; echo ready; while :; do read -r _ < /dev/zero; done"
 # A process with a child of its own, both of which hold stdout open.
 PARENT = """

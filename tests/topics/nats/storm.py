@@ -16,7 +16,7 @@ from tests.topics.peer.tcp.storm import Account, publish, read
 SERVICES, TOPICS, READERS, EACH = 2, 6, 6, 3
 STAYS = 12.0  # seconds for which a service is left in peace, at most
 AWAY = 8.0  # seconds for which it is away, at most: longer than the lease lasts
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 async def blow(child: Child, until: float, rng: random.Random, account: Account) -> None:

@@ -26,7 +26,7 @@ from distributary.topics.nats import (
     run_embedded_server,
 )
 from distributary.topics.nats.status import fetch_server_status
-from tests.topics.nats.running import QUICK, client, run, serving
+from tests.topics.nats.running import PATIENCE, QUICK, client, run, serving
 
 
 def test_an_embedded_server_lets_in_who_has_its_token_and_ends_with_us(tmp_path: Path) -> None:
@@ -151,4 +151,4 @@ def test_a_server_with_tls_and_users_lets_in_who_trusts_it_and_is_known(tmp_path
                 run(enter(**wrong))
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(timeout=PATIENCE)
