@@ -10,11 +10,12 @@ import pytest
 from distributary.machines.actions import Action
 from distributary.topics.codec import Created, NoTopic, Pulse, Removed
 from distributary.topics.errors import EventsForgottenError
-from distributary.topics.messages import Event
-from distributary.topics.overlay.identifiers import identifier
+from distributary.topics.messages import Event, Repair
+from distributary.topics.overlay.identifiers import identifier, make_peer
 from distributary.topics.overlay.messages import KeepAlive, Replicate, Route
 from distributary.topics.peer.client import CancelRequest, Confirmed
 from distributary.topics.peer.copies import PeerState
+from distributary.topics.peer.messages import ToChannel
 from distributary.topics.peer.simulation import PeerNetwork
 from tests.topics.peer.schedules import GIVE_UP, OVERLAY, PARAMETERS, POLICIES, REPAIR
 
@@ -374,3 +375,134 @@ def test_a_side_without_copies_does_not_say_that_a_topic_does_not_exist() -> Non
     for client in "ab":
         assert read(network, client) == [b"0", b"from the island", b"after"]
     assert read(network, "lonely")[-1] == b"after"
+
+
+def owned_by(network: PeerNetwork, root: str) -> str:
+    """A topic that does not exist yet and whose root is that peer."""
+    names = (f"new{at}" for at in range(1_000))
+    return next(name for name in names if network.owner(f"topic/{name}") == root)
+
+
+def creations(network: PeerNetwork, client: str, topic: str) -> list[bool]:
+    """What the client was answered when it created a topic: whether it was new."""
+    told = [each for each in network.delivered(client) if isinstance(each, tuple)]
+    return [said.new for name, said in told if name == topic and isinstance(said, Created)]
+
+
+def test_only_the_majority_creates_a_topic_while_the_ring_is_cut() -> None:
+    """The minority waits, even though it has the peer nearest to the topic's key."""
+    network = build(3)
+    root = network.owner(CHANNEL)
+    topic = owned_by(network, root)
+    network.client("lonely", [root])
+    network.run(1.0)
+    network.cut("island", [root])
+    network.run(4.0)
+    network.create("lonely", topic)
+    network.create("p", topic)
+    network.run(GIVE_UP - 6.0)
+    assert creations(network, "p", topic) == [True]
+    assert not creations(network, "lonely", topic)
+    network.say("p", topic, b"in the majority")
+    network.run(1.0)
+    network.heal("island")
+    network.run(REPAIR)
+    assert creations(network, "lonely", topic) == [False]
+    network.want("lonely", topic)
+    network.run(2.0)
+    network.say("p", topic, b"after")
+    network.run(5.0)
+    assert [each.number for each in network.delivered("lonely") if isinstance(each, Event)] == [2]
+
+
+def test_a_topic_that_one_side_of_a_long_partition_creates_is_kept() -> None:
+    """The other side was asked for it, and its root, which has no copy, is the nearest peer."""
+    network = build(3)
+    root = network.owner(CHANNEL)
+    topic = owned_by(network, root)
+    network.client("lonely", [root])
+    network.run(1.0)
+    network.cut("island", [root])
+    network.run(2.0 * GIVE_UP)
+    network.want("lonely", topic)
+    network.create("p", topic)
+    network.run(3.0)
+    assert NoTopic(topic) in network.delivered("lonely")
+    assert creations(network, "p", topic) == [True]
+    network.say("p", topic, b"created")
+    network.run(2.0)
+    network.heal("island")
+    network.run(REPAIR)
+    network.say("lonely", topic, b"after")
+    network.run(5.0)
+    (host,) = network.hosts()[f"topic/{topic}"]
+    assert host.topics[f"topic/{topic}"].state.next_number == 3
+
+
+def test_nobody_hears_of_a_removal_before_it_is_accepted() -> None:
+    """Until then the topic may be kept by a root that replaces this one."""
+    network = build(3)
+    root = network.owner(CHANNEL)
+    for client in ("lonely", "other"):
+        network.client(client, [root])
+    network.run(1.0)
+    network.cut("island", [root])
+    network.remove("lonely", "t")
+    network.run(1.0)
+    network.say("other", "t", b"x")
+    network.run(3.0)
+    assert not [each for each in network.delivered("lonely") if isinstance(each, tuple)]
+    assert NoTopic("t") not in network.delivered("other")
+    network.heal("island")
+    network.run(REPAIR)
+    assert [each for each in network.delivered("lonely") if isinstance(each, tuple)]
+    assert NoTopic("t") in network.delivered("other")
+
+
+def test_a_root_without_a_copy_asks_a_peer_that_has_one() -> None:
+    """Such a peer may be no neighbour of the root, which may have no entries itself."""
+    whole = build(14, seed=2)
+    whole.say("p", "t", b"kept")
+    whole.run(2.0)
+    kept = whole.peers[whole.owner(CHANNEL)].state.logs[KEY]
+    network = PeerNetwork(POLICIES["tamara"], PARAMETERS, seed=2)
+    network.build_converged([f"p{at}" for at in range(14)])
+    network.run(0.5)
+    root = network.peers[network.owner(CHANNEL)]
+    far = next(
+        peer
+        for name, peer in network.peers.items()
+        if peer != root and name not in root.overlay.pastry.leaves.members
+    )
+    network.client("q", [root.own.name])
+    network.want("q", "t")
+    network.run(3.0)
+    assert NoTopic("t") in network.delivered("q")
+    copy = far.overlay.scribe.roots.log(KEY)
+    copy.restore(kept.copy(), kept.end)
+    copy.written = copy.promised = (1, far.own.identifier)
+    network.run(12 * OVERLAY.tree_period)
+    network.say("q", "t", b"next")
+    network.run(5.0)
+    assert confirmed(network, "q") == 1
+    assert max(holders(network).values()) == 3
+
+
+def test_a_root_whose_subscriber_knows_a_later_epoch_claims_the_topic_again() -> None:
+    """It was cut off and replaced, so it must not report what its successor accepted as lost."""
+    network = build(3)
+    root = network.peers[network.owner(CHANNEL)]
+    network.say("p", "t", b"0")
+    network.run(2.0)
+    (host,) = network.hosts()[CHANNEL]
+    a, via = network.clients["client/a"], make_peer(network.clients["client/a"].peer)
+    asked = ToChannel(CHANNEL, a.name, Repair(2, host.state.epoch + 1), via)
+    network.cut("island", [root.own.name])
+    network.simulation.post(network.clock.now, root.own.name, Route(KEY, 1, asked, 1), sender="x")
+    network.run(0.1)
+    assert CHANNEL not in root.hosting.hosts()
+    network.heal("island")
+    network.run(5.0)
+    network.say("p", "t", b"1")
+    network.run(5.0)
+    assert read(network, "a") == read(network, "b") == [b"0", b"1"]

@@ -274,10 +274,12 @@ class Pastry:
 
     def _seek(self, now: float) -> None:
         """Look for lost peers, a few in turn: a part of the ring may have been cut off."""
+        parameters = self._parameters
+        remembered = max(parameters.seek_for, parameters.give_up)
         for name, (_, since) in [*self._lost.items()]:
-            if now - since > self._parameters.seek_for:
+            if now - since > remembered:
                 del self._lost[name]
-        for name in [*self._lost][:_SOUGHT]:
+        for name in [*self._lost][: _SOUGHT if parameters.seek_for else 0]:
             peer, since = self._lost.pop(name)
             self._effects.send(name, LivenessProbe(self.own, self.active))
             self._lost[name] = peer, since  # the last in turn
@@ -359,8 +361,9 @@ class Pastry:
 
     def suspect(self, peer: Peer, now: float) -> None:
         """Treat a peer as dead until it is heard again, and look for a replacement."""
+        parameters, is_news = self._parameters, peer.name not in self._failed
         self._failed[peer.name] = now
-        if self._parameters.seek_for and peer.name not in self._lost:
+        if is_news and peer.name not in self._lost and (parameters.seek_for or parameters.give_up):
             self._lost[peer.name] = peer, now
             if len(self._lost) > _MOST_LOST:
                 del self._lost[next(iter(self._lost))]
@@ -403,9 +406,9 @@ class Pastry:
         """No peer is dead because this one could not receive."""
         self._heard = dict.fromkeys(self._heard, now)
 
-    def count_lost(self, since: float) -> int:
-        """The number of peers that were taken for dead since a time and not heard again."""
-        return sum(at >= since for at in self._failed.values())
+    def list_lost(self, since: float) -> list[Peer]:
+        """The peers that were lost since a time and not heard again; not those that have left."""
+        return [peer for peer, at in self._lost.values() if at >= since]
 
     def count_missing(self) -> int:
         """The number of peers that were lost and are still looked for: they may be cut off."""

@@ -8,7 +8,14 @@ from enum import Enum
 
 from distributary.topics.overlay.group_log import GroupLog
 from distributary.topics.overlay.identifiers import Peer
-from distributary.topics.overlay.messages import NO_MEMBERS, NOBODY, Ballot, Members, Recovered
+from distributary.topics.overlay.messages import (
+    NO_MEMBERS,
+    NOBODY,
+    Ballot,
+    Bequest,
+    Members,
+    Recovered,
+)
 
 __all__ = ["RootRole", "RootState", "find_former", "is_majority", "version_of"]
 
@@ -30,6 +37,8 @@ class RootRole:
     best: Recovered | None = None
     members: Members = NO_MEMBERS  # the latest known ones
     proposed: Members = NO_MEMBERS
+    has_entries: bool = False  # some copy that was found has
+    holders: dict[str, Peer] = field(default_factory=dict)  # say that they have a copy
     asked: dict[str, float] = field(default_factory=dict)  # when, by name
     awaited: dict[str, Peer] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)  # no answer: asked again, but not awaited
@@ -52,6 +61,19 @@ class RootRole:
         """Whether the root still collects copies of the log."""
         return self.state is RootState.RECOVERING
 
+    def learn_members(self, found: Recovered) -> None:
+        """Note the members that another peer knows, if they are later ones.
+
+        A copy without entries may come from a root that could reach no copy with entries, so its
+        members count only if all copies are like that.
+        """
+        if found.end and not self.has_entries:
+            self.has_entries = True
+            self.members = self.proposed = NO_MEMBERS
+        if bool(found.end) is self.has_entries:
+            self.members = max(self.members, found.members)
+            self.proposed = max(self.proposed, found.proposed)
+
 
 def find_former(role: RootRole) -> tuple[tuple[Peer, ...], ...]:
     """The last members; those proposed after them may have become members, too.
@@ -63,7 +85,7 @@ def find_former(role: RootRole) -> tuple[tuple[Peer, ...], ...]:
     return tuple(peers for peers in found if peers)
 
 
-def version_of(found: Recovered | GroupLog) -> tuple[Ballot, int]:
+def version_of(found: Recovered | Bequest | GroupLog) -> tuple[Ballot, int]:
     """Of two copies, the one with the higher version is newer.
 
     One that never had an entry is older than all others, whoever wrote it: a root that could reach

@@ -29,7 +29,7 @@ from typing import Any
 
 from distributary.topics.overlay.effects import Effects
 from distributary.topics.overlay.group_log import GroupApplication, GroupLog
-from distributary.topics.overlay.identifiers import Peer
+from distributary.topics.overlay.identifiers import Peer, distance
 from distributary.topics.overlay.messages import (
     NOBODY,
     Ballot,
@@ -59,6 +59,7 @@ from distributary.topics.overlay.root_role import (
 
 __all__ = ["Roots"]
 
+_NO_HOLDERS: Mapping[str, Peer] = {}
 _STALE_PERIODS = 10  # a copy that no root has written for so many periods may not be needed
 
 
@@ -127,29 +128,35 @@ class Roots:
 
     # Becoming the root, and stepping down.
 
-    def claim(self, group: int, now: float) -> None:
-        """Claim to be the root, unless this peer already does."""
+    def claim(self, group: int, now: float, holders: Mapping[str, Peer] = _NO_HOLDERS) -> None:
+        """Claim to be the root, unless this peer already does; ask these holders of copies, too."""
         if group in self._roles:
             return
         copy = self.log(group)
         copy.promised = (copy.promised[0] + 1, self._pastry.own.identifier)
         copy.note()
-        role = RootRole(copy.promised, now, members=copy.members, proposed=copy.proposed)
-        self._roles[group] = role
+        self._roles[group] = RootRole(
+            copy.promised,
+            now,
+            members=copy.members,
+            proposed=copy.proposed,
+            has_entries=bool(copy.end),
+            holders=dict(holders),
+        )
         self._ask_leaves(group, now)
 
     def _ask_leaves(self, group: int, now: float) -> None:
-        """Ask leaves and members that were not asked yet; go on if there are none."""
+        """Ask leaves, members and holders that were not asked yet; go on if there are none."""
         role, copy = self._roles[group], self.log(group)
         members = (*role.members.peers, *role.proposed.peers) if self._waits else ()
-        known = {peer.name: peer for peer in members}
+        known = role.holders | {peer.name: peer for peer in members}
         for name, peer in (known | self._pastry.leaves.members).items():
             if name not in role.asked and name != self._pastry.own.name:
                 role.asked[name] = now
                 if name not in role.silent or name in self._pastry.leaves.members:
                     role.awaited[name] = peer
                 self._effects.send(name, Recover(group, role.ballot, self._pastry.own))
-        if role.awaited or self._pastry.is_settling or not self._may_go_on(role, now):
+        if role.awaited or self._pastry.is_settling or not self._may_go_on(group, role, now):
             self._effects.deadlines.set(("recover", group), now + self._parameters.patience)
         elif role.best is not None and version_of(role.best) > version_of(copy):
             role.fetching = role.best.peer
@@ -163,16 +170,26 @@ class Roots:
     def _waits(self) -> bool:
         return self._parameters.give_up > 0
 
-    def _may_go_on(self, role: RootRole, now: float) -> bool:
+    def _may_go_on(self, group: int, role: RootRole, now: float) -> bool:
         """Whether no other part of the ring can have, or get, a newer log."""
         if now - role.since >= self._parameters.give_up:
             return True
-        former = find_former(role)
-        if not former:  # unless all copies are with peers that were lost just now
-            lost = self._pastry.count_lost(now - self._parameters.give_up)
-            return lost <= self._parameters.replicas
         known = {self._pastry.own.name, *role.promised}
-        return all(is_majority(peers, known) for peers in former)
+        if former := find_former(role):
+            return all(is_majority(peers, known) for peers in former)
+        lost = self._pastry.list_lost(now - self._parameters.give_up)
+        if len(lost) > self._parameters.replicas:
+            return False  # all copies may be with them
+        return is_majority(self._find_first_members(group, lost), known)
+
+    def _find_first_members(self, group: int, lost: list[Peer]) -> tuple[Peer, ...]:
+        """Who would be the members of a new group if no peer had been lost.
+
+        The others may be about to create it, too; only one side can have a majority of these.
+        """
+        peers = dict.fromkeys((self._pastry.own, *self._pastry.leaves.members.values(), *lost))
+        nearest = sorted(peers, key=lambda peer: distance(group, peer.identifier))
+        return tuple(nearest[: self._parameters.replicas + 1])
 
     def _find_former_to_tell(self, role: RootRole) -> tuple[tuple[Peer, ...], ...]:
         """Former members of whom a majority must learn of the next ones.
@@ -216,8 +233,7 @@ class Roots:
         role.promised.add(message.peer.name)
         if role.best is None or version_of(message) > version_of(role.best):
             role.best = message
-        role.members = max(role.members, message.members)
-        role.proposed = max(role.proposed, message.proposed)
+        role.learn_members(message)
         self._pastry.consider(message.leaves.values(), now)
         if not role.awaited and role.fetching is None:
             self._ask_leaves(message.group, now)
@@ -298,7 +314,7 @@ class Roots:
             self._application.close(group, now)
 
     def give_up(self, group: int, now: float) -> None:
-        """Stop being the root; the tree finds another."""
+        """Stop being the root; the tree finds another, which may be this peer again."""
         if group in self._roles:
             self._drop(group, now)
             self._review(group, now)
@@ -307,13 +323,13 @@ class Roots:
         """Another peer is nearer to the key: tell it that the group exists."""
         if group in self._roles:
             self._drop(group, now)
-            self._pastry.pass_to(hop, group, CreateGroup(group), now)
+            holder = self._pastry.own if self.log(group).end else None
+            self._pastry.pass_to(hop, group, CreateGroup(group, holder), now)
 
     def reclaim_all(self, now: float) -> None:
         """Step down and claim again: this peer was away, and others may be roots by now."""
         for group in list(self._roles):
-            self._drop(group, now)
-            self._review(group, now)
+            self.give_up(group, now)
 
     def depart(self, now: float) -> None:
         """Leave copies with enough peers that one survives, and tell the next roots."""
@@ -323,15 +339,16 @@ class Roots:
             for peer in self._pastry.leaves.nearest_members(group, self._parameters.replicas + 1):
                 self._effects.send(peer.name, bequest)
         for group in list(self._roles):
+            self._drop(group, now)
             for peer in self._pastry.leaves.nearest_members(group, 1):
-                self.step_down(group, peer, now)
+                self._pastry.pass_to(peer, group, CreateGroup(group), now)
 
     def on_bequest(self, message: Bequest, now: float) -> None:
         """Keep the copy of a leaving peer if it is newer."""
         copy = self.log(message.group)
-        age = message.written, message.end
         role = self._roles.get(message.group)
-        if age > (copy.written, copy.end) and (role is None or role.is_recovering):
+        is_newer = version_of(message) > version_of(copy)
+        if is_newer and (role is None or role.is_recovering):
             copy.restore(message.content, message.end)
             copy.written = message.written
             copy.promised = max(copy.promised, message.written)
@@ -372,9 +389,18 @@ class Roots:
     def review(self, group: int, now: float) -> None:
         """The leaves have changed, so the replicas may have changed."""
         role = self._roles.get(group)
-        if role is not None and not role.is_recovering:
+        if role is None or role.is_recovering:
+            return
+        if self._may_be_unaware(group, role):
+            self.give_up(group, now)
+        else:
             self._choose_replicas(group, role, now)
             self._advance(group, now)
+
+    def _may_be_unaware(self, group: int, role: RootRole) -> bool:
+        """Whether this root has no entries, and a new replica was not asked for its own."""
+        nearest = self._pastry.leaves.nearest_members(group, self._parameters.replicas)
+        return not self.log(group).end and any(p.name not in role.promised for p in nearest)
 
     def rewrite(self, group: int, now: float) -> None:
         """The content was replaced: send it to all replicas."""
@@ -587,13 +613,21 @@ class Roots:
         self._application.drop_log(group)
 
     def create(self, message: CreateGroup, now: float) -> None:
-        """The group exists; tell a peer whether its copy is needed."""
-        self.claim(message.group, now)
-        role, holder = self._roles.get(message.group), message.holder
-        if role is None or holder is None or role.state is not RootState.SERVING:
+        """The group exists; a holder of a copy is asked for it, or told that nobody needs it."""
+        group, holder = message.group, message.holder
+        self.claim(group, now)
+        role = self._roles.get(group)
+        if role is None or holder is None or holder == self._pastry.own:
             return
-        if holder.name not in role.replicas and holder != self._pastry.own and role.settled:
-            self._effects.send(holder.name, Release(message.group, role.ballot))
+        if role.is_recovering:
+            role.holders[holder.name] = holder
+            if role.fetching is None:
+                self._ask_leaves(group, now)
+        elif not self.log(group).end and holder.name not in role.promised:
+            self._drop(group, now)
+            self.claim(group, now, {holder.name: holder})
+        elif role.state is RootState.SERVING and role.settled and holder.name not in role.replicas:
+            self._effects.send(holder.name, Release(group, role.ballot))
 
     def on_release(self, message: Release, now: float) -> None:
         """The copy is not needed any more."""

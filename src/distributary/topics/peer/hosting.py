@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distributary.machines.actions import Action, Append, Send, SetTimer
-from distributary.topics.codec import Create, NoTopic, Remove
+from distributary.topics.codec import Create, NoTopic, Remove, Removed
 from distributary.topics.host import ChannelMessage, TopicHost
-from distributary.topics.messages import Carry, Drop, Dropped, Rarer
+from distributary.topics.messages import Carry, Drop, Dropped, Rarer, Repair
 from distributary.topics.names import is_channel, is_topic, members_of, topic_of
 from distributary.topics.overlay.effects import Effects
 from distributary.topics.overlay.identifiers import Peer, identifier
@@ -40,6 +40,7 @@ class _Hosted:
 
     group: int
     ballot: Ballot
+    opened_at: float
     used_at: float
     host: TopicHost | None = None
     channel: str = ""
@@ -111,7 +112,7 @@ class ChannelHosting:
         """Start the channel, and serve the tree and whoever waits."""
         roots = self.scribe.roots
         ballot = roots.ballot(group)
-        hosted = self._hosted[group] = _Hosted(group, ballot, now)
+        hosted = self._hosted[group] = _Hosted(group, ballot, now, now)
         self.scribe.begin_stream(group, ballot[0] << _ROUND_BITS)
         self.scribe.open(group, now)
         for channel in roots.log(group).state.states:
@@ -197,22 +198,40 @@ class ChannelHosting:
             said = message.message
             if isinstance(said, Rarer):
                 return
-            doubt = isinstance(said, Remove) and self.scribe.roots.is_in_doubt(hosted.group)
-            if is_topic(channel) and (doubt or not isinstance(said, Create | Remove)):
-                self._refuse_unknown_topic(channel, message)
+            if is_topic(channel) and not isinstance(said, Create):
+                if self._is_settled(hosted):  # else it is asked again, when a removal is accepted
+                    self._refuse_unknown_topic(channel, message)
                 return
             host = host or self._start_host(hosted, channel, now)
         if hosted.channel != channel:
             self._effects.count("refused")  # another channel with the same key
+            return
+        if self._may_be_replaced(hosted, host, message.message, now):
+            self.scribe.roots.give_up(hosted.group, now)
+            self._keep_waiting(hosted.group, message, now)
             return
         actions: list[Action] = []
         for each in split_run(message.message):
             actions += host.on_message(sender, ChannelMessage(channel, each), now)
         self._perform(hosted, actions, now)
 
+    def _may_be_replaced(self, hosted: _Hosted, host: TopicHost, said: Any, now: float) -> bool:
+        """Whether a subscriber knows a later epoch: most likely, of a root that replaced this one.
+
+        Nobody replaces a root before the others had patience with it. A root that has claimed the
+        channel since then is right: events were given up, and the subscriber has to hear it.
+        """
+        if not isinstance(said, Repair) or said.epoch <= host.state.epoch:
+            return False
+        return now - hosted.opened_at >= self._parameters.overlay.patience
+
     def _exists(self, hosted: _Hosted) -> bool:
         host = hosted.host
         return host is not None and hosted.channel in host.state.states
+
+    def _is_settled(self, hosted: _Hosted) -> bool:
+        roots = self.scribe.roots
+        return bool(roots.accepted(hosted.group) == roots.log(hosted.group).end)
 
     def _refuse_unknown_topic(self, channel: str, message: ToChannel) -> None:
         if self.scribe.roots.is_in_doubt(identifier(channel)):
@@ -220,8 +239,8 @@ class ChannelHosting:
             return
         sender, said = message.sender, message.message
         if not is_channel(sender):
-            answer = ToClient(channel, sender, NoTopic(topic_of(channel)), self._own)
-            self._answer(message.via, answer)
+            answer = Removed(False) if isinstance(said, Remove) else NoTopic(topic_of(channel))
+            self._answer(message.via, ToClient(channel, sender, answer, self._own))
         elif isinstance(said, Carry | Drop):
             self._outside.append(ToChannel(sender, channel, Dropped(said.version), self._own))
 
@@ -318,7 +337,7 @@ class ChannelHosting:
             roots.append(group, records)
         end = roots.log(group).end
         sends = [action for action in actions if isinstance(action, Send)]
-        if hosted.pending or roots.accepted(group) < end:
+        if hosted.pending or not self._is_settled(hosted):
             hosted.pending.extend((end, send) for send in sends)
         else:
             self._send_all(hosted, sends, now)
