@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections import Counter
+from collections.abc import Generator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from distributary.pipeline import buckets
+from distributary.pipeline.ledger import LedgerState
 from distributary.pipeline.spark import use_spark
 from distributary.pipeline.stream import StreamHooks, StreamJob, stream
 from distributary.planning import Request
@@ -36,6 +43,48 @@ def small_job(folder: Path, out: str = "out", **changes: object) -> StreamJob:
         "files_per_batch": 1,
     }
     return StreamJob(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+class StoppedError(Exception):
+    """What a hook raises to stop a stream."""
+
+
+SETTLING = ("quarantine in place", "version in place", "plan in place", "history in place")
+"""The steps after a commit."""
+
+
+def start_stream(*words: Any) -> subprocess.Popen[str]:
+    """This module, with these words, in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__, *map(str, words)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+
+
+Checks = Generator[None, LedgerState, None]
+
+
+def check_batches(
+    spark: SparkSession, job: StreamJob, checks: Checks, notes: list[str] | None = None
+) -> None:
+    """One stream in which `checks` goes on after each batch, with its state, up to the last one.
+
+    So it looks at what a batch left, and may change what the next one finds.
+    """
+
+    def show(state: LedgerState) -> None:
+        if state.batch < 0:
+            next(checks)
+            return
+        assert checks.gi_frame is not None, "there are more batches than checks"
+        with suppress(StopIteration):
+            checks.send(state)
+
+    stream(spark, job, StreamHooks(note=[].append if notes is None else notes.append, show=show))
+    assert checks.gi_frame is None, "there are fewer batches than checks"
 
 
 def _run(folder: str, out: str, last: str = "", nth: str = "0") -> None:

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from distributary.cost import Evaluation, evaluate
 from distributary.files import evaluation_document
-from distributary.model import Constraints, Demand, Interest, Limits, Plan
+from distributary.model import Constraints, Demand, Interest, Limits, Plan, Previous
 from distributary.pipeline import following
 from distributary.pipeline.following import (
     FollowedPlan,
     PlanFollower,
     budget_to_move,
     find_unserved,
+    follow,
 )
 from distributary.pipeline.live_demand import DemandChange, LiveDemand
 from distributary.planning import MadePlan, Request, make_plan, place_single
@@ -353,3 +354,49 @@ def test_a_base_of_other_flows_gives_way_to_a_new_plan() -> None:
     followed = other.take({("r0", "z"): True, ("r1", "ä"): True}, {}, base=first.plan)
     assert followed is not None
     assert (followed.drift, followed.new) == (None, 2)
+
+
+def test_drift_moves_flows_but_no_more_than_allowed() -> None:
+    """Two circles swap a flow; with one move at a time the plan comes after in two steps."""
+    flows = [f"f{number}" for number in range(8)]
+
+    def liked(swapped: int) -> Demand:
+        circle = ["abc"] * 4 + ["xyz"] * 4
+        circle[:swapped], circle[4 : 4 + swapped] = ["xyz"] * swapped, ["abc"] * swapped
+        pairs = [(r, f) for f, own in zip(flows, circle, strict=True) for r in own]
+        return Demand(Interest.from_pairs(pairs), np.ones(8))
+
+    request = Request(groups=2, budget_s=60)
+    followed = follow(liked(0), request, None, None, drift=0.1)
+    assert (followed.excess, followed.moves, followed.new) == (0, 0, 8)
+    told = []
+    for _ in range(3):
+        start = previous_of(followed)
+        followed = follow(liked(1), request, start, followed.reference, drift=0.1, max_moves=1)
+        told.append((followed.moves, followed.excess > 0, followed.drift))
+    assert told == [(1, True, 1), (1, False, 1), (0, False, 0)]
+
+    start = previous_of(followed)
+    moved = follow(liked(0), request, start, 0.0, drift=0.1)
+    still = follow(liked(0), request, start, 0.0, drift=0.1, max_moves=0)
+    assert follow(liked(0), request, start, 0.0, drift=2.0).moves == 0
+    assert (moved.moves, still.moves) == (1, 0)
+    assert still.excess > moved.excess
+
+
+def test_drift_counts_from_the_excess_that_no_more_moves_can_lower() -> None:
+    pairs = [(r, f) for r, own in {"a": "xy", "b": "yz", "c": "zx"}.items() for f in own]
+    demand = Demand(Interest.from_pairs(pairs), np.ones(3))
+    request = Request(groups=2, budget_s=60)
+    best = follow(demand, request, None, None, drift=0.1)
+    followed = follow(demand, request, previous_of(best), best.excess / 2, drift=0.1)
+    assert followed.drift == pytest.approx(1)
+    assert followed.reference == followed.excess == best.excess
+
+
+def previous_of(followed: FollowedPlan) -> Previous:
+    plan = followed.made.solution.plan
+    names = [plan.flows[flow] for flow in plan.placement_flow]
+    return Previous(
+        dict(zip(names, map(int, plan.placement_session), strict=True)), plan.session_group
+    )
