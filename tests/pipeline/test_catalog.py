@@ -116,17 +116,17 @@ def test_a_table_is_old_or_new_wherever_its_run_is_killed(
     try:
         before = store.changes
         write(spark, database, 2)
-        needed, number, seen = store.changes - before, 2, set()
-        for changes in range(0, needed + 15, 6):  # a later run also removes what is old
+        needed, found, seen = store.changes - before, (2, 2), set()
+        # A later run also removes what is old.
+        for number, changes in enumerate(range(0, needed + 15, 6), 3):
             with store.kill_after(changes), suppress(OutputError):
-                write(spark, database, number + 1)
-            found = tuple(look(spark, database, name)[0] - number for name in NAMES)
-            assert found in ((0, 0), (1, 0), (1, 1))
-            seen.add(found)
-            number += 1
-            write(spark, database, number)  # what is left does no harm
-            assert {look(spark, database, name)[0] for name in NAMES} == {number}
-        assert seen == {(0, 0), (1, 0), (1, 1)}
+                write(spark, database, number)
+            earlier, found = found, tuple(look(spark, database, name)[0] for name in NAMES)
+            assert all(at in (number, was) for at, was in zip(found, earlier, strict=True))
+            seen.add(tuple(at == number for at in found))
+        assert seen == {(False, False), (True, False), (True, True)}
+        write(spark, database, 2)  # what was left behind does no harm
+        assert {look(spark, database, name)[0] for name in NAMES} == {2}
     finally:
         spark.sql(f"DROP DATABASE {database} CASCADE")
 

@@ -90,7 +90,12 @@ class KilledError(Exception):
 def test_a_job_that_was_killed_goes_on_from_the_last_round(
     spark: SparkSession, demand: Demand, made: DistributedPlan, tmp_path: Path
 ) -> None:
+    """Neither other partitions nor the rounds of another job change its plan."""
     work = tmp_path / "work"
+    (work / "flows").mkdir(parents=True)
+    (work / "flows" / "store.json").touch()
+    (work / "round-000.npz").touch()
+    (work / "job.json").write_text('{"seed": 77}')
     steps: list[int] = []
 
     def kill(step: Step) -> None:
@@ -104,23 +109,11 @@ def test_a_job_that_was_killed_goes_on_from_the_last_round(
     when = (work / "round-002.npz").stat().st_mtime_ns
     (work / "round-002.npz").unlink()  # killed in the middle of its last round
     first = (work / "round-001.npz").stat().st_mtime_ns
-    again = plan_on_executors(*frames(spark, demand, 2), REQUEST, work, kill)
-    assert again.plan == made.plan
-    assert (work / "round-001.npz").stat().st_mtime_ns == first
-    assert (work / "round-002.npz").stat().st_mtime_ns > when
-
-
-def test_neither_partitions_nor_the_rounds_of_another_job_change_the_plan(
-    spark: SparkSession, demand: Demand, made: DistributedPlan, tmp_path: Path
-) -> None:
-    work = tmp_path / "work"
-    (work / "flows").mkdir(parents=True)
-    (work / "flows" / "store.json").touch()
-    (work / "round-000.npz").touch()
-    (work / "job.json").write_text('{"seed": 77}')
-    again = plan_on_executors(*frames(spark, demand, 1), REQUEST, work)
+    again = plan_on_executors(*frames(spark, demand, 1), REQUEST, work, kill)
     assert again.plan == made.plan
     assert again.rounds == made.rounds
+    assert (work / "round-001.npz").stat().st_mtime_ns == first
+    assert (work / "round-002.npz").stat().st_mtime_ns > when
 
 
 def test_a_demand_that_fits_the_sample_is_still_planned(

@@ -215,6 +215,11 @@ def test_interrupts_are_heard_while_python_waits_for_java(logs: Path, tmp_path: 
     test_an_interrupt_is_one_line_and_leaves_nothing(logs, tmp_path, "run", work_is_staged)
 
 
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
 def test_folders_of_dead_processes_go_at_the_next_start_and_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,17 +228,17 @@ def test_folders_of_dead_processes_go_at_the_next_start_and_others_stay(
         "import sys; from distributary.pipeline.private import private_folder; "
         "print(private_folder(), flush=True); sys.stdin.read()"
     )
-    made: list[tuple[subprocess.Popen[str], Path]] = []
-    for _ in range(3):
-        process = subprocess.Popen(
+    processes = [
+        subprocess.Popen(
             [sys.executable, "-c", hold],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "TMPDIR": str(tmp_path)},
         )
-        assert process.stdout is not None
-        made.append((process, Path(process.stdout.readline().strip())))
+        for _ in range(3)
+    ]
+    made = [(process, Path(read_line(process))) for process in processes]
     (tmp_path / "distributary-spark-somebodys").mkdir()
     (killed, left), (stopped, also_left), (alive, kept) = made
     for process, number in ((killed, signal.SIGKILL), (stopped, signal.SIGTERM)):

@@ -4,20 +4,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import reduce
 from itertools import product
 from random import Random
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 import distributary
 from distributary import Demand, Interest, Plan, Request, evaluate
+from distributary.model import IndexArray
 from distributary.pipeline.plans import PlanTables, flooding, plan_tables, unicast
 from distributary.pipeline.replay import activity, references, replay
 from distributary.pipeline.schemas import (
@@ -293,29 +292,30 @@ def pairs_of(demands: list[Demand]) -> list[tuple[str, str]]:
     ]
 
 
-def side_by_side(spark: SparkSession, plans: list[Plan]) -> PlanTables:
-    """Plans with sessions and groups of their own, as one."""
+def side_by_side(plans: list[Plan]) -> Plan:
+    """Plans of different names, with sessions and groups of their own, as one."""
 
-    def shifted(column: str, by: int) -> Column:
-        return (F.col(column) + by).cast("int").alias(column)
+    def join(column: str, *, by: str) -> IndexArray:
+        """A column of all plans, whose numbers go on from those of the plans before."""
+        counts = [0, *(count(plan, by) for plan in plans)]
+        starts = np.cumsum(counts)[:-1]
+        parts = (getattr(plan, column) + at for plan, at in zip(plans, starts, strict=True))
+        return np.concatenate(list(parts)).astype(np.int32)
 
-    parts = [plan_tables(spark, plan) for plan in plans]
-    moved = [
-        PlanTables(
-            part.placements.select("flow", shifted("session", 10 * at)),
-            part.sessions.select(shifted("session", 10 * at), shifted("group", 10 * at)),
-            part.subscriptions.select(
-                "receiver", shifted("session", 10 * at), shifted("group", 10 * at)
-            ),
-            part.unicast,
-        )
-        for at, part in enumerate(parts)
-    ]
-    return PlanTables(
-        *(
-            reduce(DataFrame.unionByName, (getattr(part, name) for part in moved))
-            for name in ("placements", "sessions", "subscriptions", "unicast")
-        )
+    def count(plan: Plan, of: str) -> int:
+        sizes = {"session": plan.n_sessions, "group": plan.n_groups}
+        return sizes.get(of) or len(getattr(plan, f"{of}s"))
+
+    return Plan(
+        receivers=tuple(name for plan in plans for name in plan.receivers),
+        flows=tuple(name for plan in plans for name in plan.flows),
+        placement_flow=join("placement_flow", by="flow"),
+        placement_session=join("placement_session", by="session"),
+        session_group=join("session_group", by="group"),
+        subscription_receiver=join("subscription_receiver", by="receiver"),
+        subscription_session=join("subscription_session", by="session"),
+        unicast_receiver=join("unicast_receiver", by="receiver"),
+        unicast_flow=join("unicast_flow", by="flow"),
     )
 
 
@@ -330,7 +330,7 @@ def test_totals_are_those_of_evaluate_at_the_rates_of_the_log(spark: SparkSessio
     assert sum(plan.unicast_flows > 0 for plan in plans) > 1
     told = replay(
         activity(publications(spark, log_of(demands))),
-        side_by_side(spark, plans),
+        plan_tables(spark, side_by_side(plans)),
         frame(spark, pairs_of(demands), INTEREST),
     )
     priced = [evaluate(plan, demand) for plan, demand in zip(plans, demands, strict=True)]
@@ -362,11 +362,12 @@ def test_flooding_and_unicast_are_plans_like_any_other(spark: SparkSession) -> N
     flooded = replay(log, flooding(wants), wants).totals()
     assert (flooded["received"], flooded["sent"], flooded["dropped_by_session"]) == (30, 10, 0)
     assert (flooded["wanted"], flooded["dropped_by_flow"]) == (15, 15)
-    one_each = replay(log, unicast(wants), wants).totals()
+    apart = replay(log, unicast(wants), wants)
+    one_each = apart.totals()
     assert (one_each["received"], one_each["wanted"], one_each["sent"]) == (15, 15, 15)
     assert (one_each["dropped_by_session"], one_each["dropped_by_flow"]) == (0, 0)
     priced = evaluate(distributary.plan(demand, Request(1, algorithm="flow-merge")).plan, demand)
     assert priced.filtering.flooding_excess == 2 * (flooded["dropped_by_flow"] or 0)
     receivers = wants.select("receiver").distinct().count()
-    by_sum = references(replay(log, unicast(wants), wants), receivers)
+    by_sum = references(apart, receivers)
     assert by_sum == {"flooding": flooded, "unicast": one_each}

@@ -34,7 +34,7 @@ def profile_csv(text: str) -> tuple[ColumnProfile, ...]:
 
 @pytest.mark.parametrize("kind", ["subscriptions", "publications"])
 def test_columns_with_usual_names_are_found_wherever_they_are(kind: Any) -> None:
-    log = subscriptions(200) if kind == "subscriptions" else publications(200)
+    log = subscriptions(80) if kind == "subscriptions" else publications(80)
 
     @up_to(400, by_default=60)
     @given(writings(kind))

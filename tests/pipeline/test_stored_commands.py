@@ -200,7 +200,7 @@ def test_a_place_that_cannot_be_used_gets_one_line(
 
 
 def test_a_run_that_a_store_fails_gets_one_line(bucket: Bucket, store: ObjectStore) -> None:
-    for changes in (0, 3, 20, 40, 55):
+    for changes in (0, 20, 55):  # `test_places` has all of them
         with store.kill_after(changes):
             status, _, err = bucket.call("pipeline", "run", *WHAT, "--out", "@/failed")
         assert status == 1
@@ -305,7 +305,7 @@ def test_two_processes_at_once_both_end_and_one_of_them_is_in_force(
 def test_two_runs_at_once_are_both_whole_and_the_last_is_in_force(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, inner, made = bucket.run("--out", "@/both")["run"], RUN.tidy, list[str]()
+    inner, made = RUN.tidy, list[str]()
 
     def let_another_finish(folder: Any) -> None:
         monkeypatch.setattr(RUN, "tidy", inner)
@@ -317,6 +317,6 @@ def test_two_runs_at_once_are_both_whole_and_the_last_is_in_force(
     pointer = json.loads((bucket.folder / "both" / "CURRENT").read_text())
     assert [pointer["previous"], pointer["version"]] == made
     there = {path.name for path in (bucket.folder / "both" / "versions").iterdir()}
-    assert there == {first, *made} or there == set(made)
+    assert there == set(made)
     for name in made:
         check_plan(bucket, f"./both/versions/{name}")
