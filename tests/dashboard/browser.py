@@ -6,17 +6,18 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
 
-__all__ = ["MISSING", "find_chromium", "leave_out_charts", "open_browser"]
+__all__ = ["MISSING", "find_chromium", "leave_out_charts", "open_browser", "open_context"]
 
 MISSING = (
     "NO BROWSER: the pages are not tested. Install one with: apt-get install chromium "
     "(and the package playwright, which `make setup` installs)"
 )
+PATIENCE_MS = 240_000  # after which a test fails: never how long anything should take
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -48,6 +49,13 @@ def open_browser(program: Path) -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def open_context(browser: Browser, **settings: Any) -> BrowserContext:
+    """A context whose pages wait for as long as it takes on a busy machine."""
+    context = browser.new_context(**settings)
+    context.set_default_timeout(PATIENCE_MS)
+    return context
 
 
 def leave_out_charts(context: BrowserContext) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from distributary.dashboard.pages import PAGES
-from tests.dashboard.browser import MISSING, find_chromium, open_browser
+from tests.dashboard.browser import MISSING, find_chromium, open_browser, open_context
 from tests.dashboard.fake import HOSTILE, FakeControl
 from tests.dashboard.served import serve
 from tests.dashboard.services import BROKERS, TOPICS, make_hostile
@@ -49,7 +49,7 @@ def take_pictures(
     folder.mkdir(parents=True, exist_ok=True)
     paths = {page.key: page.path for page in PAGES} | dict(extra)
     for look in looks:
-        with browser.new_context(**LOOKS[look], reduced_motion="reduce") as context:
+        with open_context(browser, **LOOKS[look], reduced_motion="reduce") as context:
             for name, path in paths.items():
                 page = context.new_page()
                 page.goto(address + path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.dashboard.browser import leave_out_charts
+from tests.dashboard.browser import leave_out_charts, open_context
 from tests.dashboard.fake import FakeControl
 from tests.dashboard.inspection import list_faults
 from tests.dashboard.served import TOKEN, serve
@@ -23,7 +23,7 @@ def control() -> FakeControl:
 
 @pytest.fixture
 def page(browser: Browser, control: FakeControl) -> Iterator[Page]:
-    with serve(control, every=0.2) as address, browser.new_context() as context:
+    with serve(control, every=0.2) as address, open_context(browser) as context:
         leave_out_charts(context)
         found = context.new_page()
         found.goto(f"{address}/changes")
@@ -181,7 +181,7 @@ def test_the_address_with_the_token_signs_in_and_forgets_it(page: Page):
 def test_without_a_token_nothing_can_be_done_on_the_pages(browser: Browser):
     with (
         serve(FakeControl(), token="", every=0.2) as address,
-        browser.new_context() as context,
+        open_context(browser) as context,
     ):
         leave_out_charts(context)
         page = context.new_page()

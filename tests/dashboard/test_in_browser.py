@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from distributary.dashboard.pages import PAGES
-from tests.dashboard.browser import leave_out_charts
+from tests.dashboard.browser import leave_out_charts, open_context
 from tests.dashboard.fake import HOSTILE, HOSTILE_NAMES, FakeControl
 from tests.dashboard.inspection import list_faults
 from tests.dashboard.served import serve
@@ -118,7 +118,7 @@ class Watched:
 @contextmanager
 def watch(browser: Browser, *, charts: bool = True, **settings: Any) -> Iterator[Watched]:
     """Open a context; at its end no page may have complained."""
-    with browser.new_context(**settings) as context:
+    with open_context(browser, **settings) as context:
         if not charts:
             leave_out_charts(context)
         watched = Watched(context)
@@ -133,7 +133,7 @@ def open_page(watched: Watched, address: str, path: str) -> Page:
     for selector, text in SHOWN.get(path, ()):
         page.locator(selector).get_by_text(text).or_(
             page.locator(selector, has_text=text)
-        ).first.wait_for(timeout=60_000)
+        ).first.wait_for()
     return page
 
 
@@ -163,7 +163,7 @@ const add = (tag, text = "") => {
 
 
 def test_the_inspection_finds_what_it_looks_for(browser: Browser, address: str):
-    with browser.new_context(viewport=WIDE, bypass_csp=True) as context:
+    with open_context(browser, viewport=WIDE, bypass_csp=True) as context:
         page = context.new_page()
         page.goto(f"{address}/topics")
         page.get_by_text("cluster-05").wait_for()
@@ -361,7 +361,7 @@ def test_an_empty_control_plane_says_what_to_do(browser: Browser):
 
 
 def test_without_scripts_a_page_says_what_is_missing(browser: Browser, address: str):
-    with browser.new_context(java_script_enabled=False) as context:
+    with open_context(browser, java_script_enabled=False) as context:
         page = context.new_page()
         page.goto(address)
         assert "they need JavaScript" in page.inner_text("main")

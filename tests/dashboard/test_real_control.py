@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.dashboard.browser import leave_out_charts
+from tests.dashboard.browser import leave_out_charts, open_context
 from tests.dashboard.client import Client, read_events
 from tests.dashboard.inspection import list_faults
 from tests.dashboard.real import RATES, WANTS, serve_real
@@ -85,20 +85,20 @@ def test_pages_show_what_the_service_says(browser: Browser, address: str) -> Non
         "/changes": ("first by control", "came to be wanted"),
         "/pipeline": ("no stream plans here", "No rows were read yet."),
     }
-    with browser.new_context(viewport={"width": 400, "height": 800}) as context:
+    with open_context(browser, viewport={"width": 400, "height": 800}) as context:
         page = context.new_page()
         for path, texts in shown.items():
             page.goto(address + path)
             page.wait_for_selector(".pill.live")
             for text in texts:
-                page.get_by_text(text).first.wait_for(timeout=60_000)
+                page.get_by_text(text).first.wait_for()
             assert list_faults(page) == [], path
 
 
 def test_a_flow_is_pinned_and_a_version_rolled_back_to_by_clicking(
     browser: Browser, address: str
 ) -> None:
-    with browser.new_context() as context:
+    with open_context(browser) as context:
         leave_out_charts(context)
         page = context.new_page()
         page.goto(f"{address}/plan?flow=EQ.12")

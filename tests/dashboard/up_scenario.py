@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.dashboard.browser import find_chromium, open_browser
+from tests.dashboard.browser import find_chromium, open_browser, open_context
 from tests.dashboard.inspection import list_faults
 from tests.dashboard.pictures import take_pictures
 
@@ -50,7 +50,7 @@ def run_system(folder: Path) -> Iterator[dict[str, str]]:
 
 def watch_pages(browser: Browser, address: str) -> dict[str, str]:
     """Look at every page until it shows what the floor does; returns pages with a choice."""
-    with browser.new_context() as context:
+    with open_context(browser) as context:
         requests: list[str] = []
         complaints: list[str] = []
         context.on("request", lambda request: requests.append(request.url))
@@ -98,7 +98,7 @@ def watch_pages(browser: Browser, address: str) -> dict[str, str]:
 
 def approve_and_roll_back(browser: Browser, address: str) -> None:
     """Wait for a proposal of Spark's stream; approve it, and go back, by clicking."""
-    with browser.new_context() as context:
+    with open_context(browser) as context:
         page = context.new_page()
         page.set_default_timeout(DATA_MS)
         page.goto(address.replace("/#", "/changes#"))

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from distributary.content.tcp import ContentClient
+from distributary.content.tcp import ContentClient, ContentClientSettings
 from tests.content.tcp.processes import BrokerProcess, run_brokers
 
 CHAIN = {"A": ["B"], "B": [], "C": ["B"]}
 PATIENCE = 240.0  # seconds that nothing here takes, on however slow a machine
+PATIENT = ContentClientSettings(connect_within=PATIENCE, timeout=PATIENCE)
 FILTERS = {
     "ann": ("C", "symbol = 'IBM' AND price > 120"),
     "bob": ("C", "size >= 500 OR symbol LIKE 'S%'"),
@@ -90,7 +91,7 @@ async def play(brokers: dict[str, BrokerProcess], world: World, kills: list[str]
     done = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         clients = {
-            name: ContentClient(brokers[at].address, name=name)
+            name: ContentClient(brokers[at].address, name=name, settings=PATIENT)
             for name, at in [*PUBLISHERS.items(), *((n, at) for n, (at, _) in FILTERS.items())]
         }
         for client in clients.values():

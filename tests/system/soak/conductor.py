@@ -49,7 +49,7 @@ class SoakSettings:
     seed: int
     seconds: float
     every: float
-    patience: float = 300.0
+    patience: float = 900.0
 
 
 class Soak:
