@@ -256,9 +256,10 @@ class PeerClient:
         return [*actions, *self._beat(), *self._repeat(now), again]
 
     def lost(self, now: float) -> list[Action]:
-        """The peer is gone: attach to another."""
-        others = [name for name in self._peers if name != self.peer] or [self.peer]
-        self.peer = others[self.moves % len(others)]
+        """The peer is gone: attach to the next of those that are known."""
+        known = [*self._peers]
+        at = known.index(self.peer) + 1 if self.peer in self._peers else 0
+        self.peer = known[at % len(known)]
         self.moves += 1
         self._heard_at = now
         for outbox in self._outboxes.values():
