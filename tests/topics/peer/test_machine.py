@@ -12,7 +12,13 @@ from distributary.topics.codec import Created, NoTopic, Pulse, Removed
 from distributary.topics.errors import EventsForgottenError
 from distributary.topics.messages import Event, Repair
 from distributary.topics.overlay.identifiers import identifier, make_peer
-from distributary.topics.overlay.messages import KeepAlive, Replicate, Route
+from distributary.topics.overlay.messages import (
+    BallotRefused,
+    KeepAlive,
+    Recover,
+    Replicate,
+    Route,
+)
 from distributary.topics.peer.client import CancelRequest, Confirmed
 from distributary.topics.peer.copies import PeerState
 from distributary.topics.peer.messages import ToChannel
@@ -191,6 +197,22 @@ def test_without_a_majority_of_its_members_a_topic_waits_only_once() -> None:
     assert GIVE_UP < network.clock.now - began < 1.5 * GIVE_UP
 
 
+def test_members_that_are_lost_are_waited_for_once_however_often_a_claim_is_refused() -> None:
+    network = build()
+    root = network.owner(CHANNEL)
+    replica = next(name for name in holders(network) if name != root)
+    for name in (root, replica):
+        network.crash(name)
+    began = network.clock.now
+    heir = network.owner(CHANNEL)
+    network.say("p", "t", b"x")
+    while not confirmed(network) and network.clock.now < began + 2 * GIVE_UP:
+        network.run(3.0)
+        refused = BallotRefused(KEY, (int(network.clock.now), 1))
+        network.simulation.post(network.clock.now, heir, refused, sender="p")
+    assert GIVE_UP < network.clock.now - began < 1.5 * GIVE_UP + 3.0
+
+
 def test_after_a_long_partition_subscribers_are_told_what_was_given_up() -> None:
     network = build(3)
     root = network.owner(CHANNEL)
@@ -324,6 +346,35 @@ def test_a_replica_that_is_slow_is_not_dead_while_it_sends_anything(
     assert confirmed(network) == 1
     assert read(network, "a") == read(network, "b") == [b"x"]
     assert dead or network.count_messages()["recover"] == before, "the root was changed for it"
+
+
+@pytest.mark.parametrize("kind", [Replicate, Recover])
+def test_what_is_lost_on_the_way_to_a_peer_that_talks_is_repeated(kind: type) -> None:
+    """It is not taken for dead for a few times the patience, so that would cost as long."""
+    network = build()
+    key = network.owner(CHANNEL)
+    root = network.peers[key]
+    name = next(name for name in holders(network) if name != key)
+    lossy, lost = network.peers[name], list[object]()
+    take = lossy.on_message
+
+    def take_second(sender: str, message: object, now: float) -> list[Action]:
+        if isinstance(message, kind) and not lost:
+            lost.append(message)
+            return []
+        return take(sender, message, now)
+
+    lossy.on_message = take_second  # type: ignore[method-assign]
+    said = KeepAlive(lossy.own, lossy.overlay.pastry.leaves.members)
+    for at in range(20):
+        time = network.clock.now + at * OVERLAY.patience / 4
+        network.simulation.post(time, key, said, sender=name)
+    if kind is Recover:
+        root.overlay.scribe.roots.give_up(KEY, network.clock.now)
+    network.say("p", "t", b"x")
+    network.run(3 * OVERLAY.patience)
+    assert lost
+    assert confirmed(network) == 1
 
 
 def test_a_leaf_that_talks_but_does_not_route_is_routed_around() -> None:

@@ -15,7 +15,7 @@ for large-scale peer-to-peer systems" (2001).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from distributary.topics.overlay.effects import Effects
 from distributary.topics.overlay.identifiers import Peer, count_shared_digits, distance
@@ -410,9 +410,9 @@ class Pastry:
         """The peers that were lost since a time and not heard again; not those that have left."""
         return [peer for peer, at in self._lost.values() if at >= since]
 
-    def count_missing(self) -> int:
-        """The number of peers that were lost and are still looked for: they may be cut off."""
-        return len(self._lost)
+    def list_missing(self) -> Set[str]:
+        """The names of all that were lost and are still looked for: they may be cut off."""
+        return self._lost.keys()
 
     @property
     def is_settling(self) -> bool:

@@ -105,7 +105,7 @@ class Roots:
 
     def is_in_doubt(self, group: int) -> bool:
         """Whether all copies may be with peers that cannot be reached; there is none here."""
-        missing = self._pastry.count_missing()
+        missing = len(self._pastry.list_missing())
         return not self.log(group).end and missing > self._parameters.replicas
 
     def held(self) -> Iterator[int]:
@@ -175,9 +175,14 @@ class Roots:
         if now - role.since >= self._parameters.give_up:
             return True
         known = {self._pastry.own.name, *role.promised}
-        if former := find_former(role):
-            return all(is_majority(peers, known) for peers in former)
         lost = self._pastry.list_lost(now - self._parameters.give_up)
+        if former := find_former(role):
+            # Each claim begins anew, but nobody waits again for those that were waited for.
+            there = known | self._pastry.list_missing() - {peer.name for peer in lost}
+            return all(
+                is_majority(peers, known) or all(peer.name in there for peer in peers)
+                for peers in former
+            )
         if len(lost) > self._parameters.replicas:
             return False  # all copies may be with them
         return is_majority(self._find_first_members(group, lost), known)
@@ -249,6 +254,8 @@ class Roots:
         if role.fetching is not None and role.fetching.name in slow:
             self._effects.deadlines.set(("recover", group), slow[role.fetching.name])
             return
+        for name in slow:  # the question or the answer may be lost
+            self._effects.send(name, Recover(group, role.ballot, self._pastry.own))
         if role.fetching is not None:  # ask all again, since their best copy is gone
             silent[role.fetching.name] = role.fetching
             role.fetching, role.best = None, None
@@ -525,6 +532,15 @@ class Roots:
             if ("replicate", group, name) not in self._effects.deadlines:
                 self._expect(group, name, now)
 
+    def _repeat_rest(self, group: int, role: RootRole, name: str) -> None:
+        """Repeat what a replica has not confirmed, but no full copy: it may be slow already."""
+        copy, have = self.log(group), role.have.get(name)
+        entries = None if have is None else copy.part(have)
+        if have is not None and entries is not None:
+            role.sent[name] = copy.end
+            message = Replicate(group, role.ballot, have, entries, None, None)
+            self._effects.send(name, message)
+
     def _expect(self, group: int, name: str, now: float) -> None:
         self._roles[group].since_sent[name] = now
         self._effects.deadlines.set(("replicate", group, name), now + self._parameters.patience)
@@ -572,6 +588,7 @@ class Roots:
             return
         until = self._pastry.bear_with(role.replicas[name], role.since_sent[name], now)
         if until is not None:
+            self._repeat_rest(group, role, name)
             self._effects.deadlines.set(("replicate", group, name), until)
         else:
             self._pastry.suspect(role.replicas[name], now)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -74,6 +75,19 @@ class _PeerNode:
         return action
 
 
+class _Links(VirtualNetwork):
+    """Links that lose messages between peers only: the connection of a client ends instead."""
+
+    def __init__(self, default: Link, rng: np.random.Generator) -> None:
+        super().__init__({}, rng, default=default)
+        self._connection = replace(default, loss=0.0)
+
+    def arrivals(self, sender: str, to: str, now: float) -> Iterator[tuple[str, float | None]]:
+        if sender.startswith(_CLIENT) or to.startswith(_CLIENT):
+            self._links.setdefault((sender, to), self._connection)
+        return super().arrivals(sender, to, now)
+
+
 class PeerNetwork:
     """Peers and clients by name; a client's name begins with `client/`.
 
@@ -98,8 +112,7 @@ class PeerNetwork:
         self.client_parameters = client_parameters or ClientParameters()
         self.seed = seed
         self.rng = np.random.default_rng([seed, 1])
-        network = VirtualNetwork({}, self.rng, default=link or Link(0.01, jitter=0.01))
-        self.simulation = Simulation(network)
+        self.simulation = Simulation(_Links(link or Link(0.01, jitter=0.01), self.rng))
         self.clock = self.simulation.clock
         self.peers: dict[str, TopicPeer] = {}
         self.clients: dict[str, PeerClient] = {}
@@ -123,6 +136,8 @@ class PeerNetwork:
     def join(self, name: str, through: Iterable[str] = ()) -> None:
         """Start a peer, with what it has stored if it was here before."""
         self._add(self._make_peer(name), tuple(through))
+        for client in [client for client in self.clients.values() if client.peer == name]:
+            self.simulation.call(client.name, client.lost)  # the connection was to its earlier run
 
     def _make_peer(self, name: str) -> TopicPeer:
         self._starts += 1
