@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from distributary.dashboard.pages import PAGES
 from tests.dashboard.browser import MISSING, find_chromium
+from tests.dashboard.pictures import EXTRA, LOOKS
 from tests.delivery.udp.namespace import ROOT, in_namespace, why_no_namespace
 
 WITHIN = 1_200.0  # seconds after which it has failed: never how long it should take
@@ -28,4 +30,6 @@ def test_every_page_of_a_running_system_has_live_data_and_orders_take_effect(
         in_namespace(command), cwd=ROOT, capture_output=True, text=True, timeout=WITHIN, check=False
     )
     assert ran.returncode == 0, ran.stderr[-4_000:]
-    assert len(list((tmp_path / "pictures").glob("*.png"))) == 27
+    taken = {path.name for path in (tmp_path / "pictures").glob("*.png")}
+    names = (*(page.key for page in PAGES), *EXTRA)
+    assert taken == {f"{name}-{look}.png" for name in names for look in LOOKS}
