@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from distributary.errors import InputError, OutputError
+from distributary.files import replacing
 from distributary.pipeline.folders import OutputFolder, fill_folder, rounds_folder
 from distributary.pipeline.places import resolve_output
 from distributary.pipeline.sources import resolve_source
@@ -22,6 +23,7 @@ from distributary.pipeline.versions import Pointers
 from distributary.pipeline.writing import stage_frame, tidy, write_json
 
 from .object_store import ObjectStore
+from .power import lose_power, note_syncs
 
 ODD = "odd name#%41[1]{x}ü"
 
@@ -97,8 +99,9 @@ def test_a_store_keeps_the_version_in_force_and_the_one_before(
     assert not (kept / ".work").exists()
 
 
+@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 20])
 def test_a_run_that_is_killed_at_any_change_is_not_seen(
-    spark: SparkSession, store: ObjectStore, tmp_path: Path
+    spark: SparkSession, store: ObjectStore, tmp_path: Path, step: int
 ) -> None:
     """Readers see the old version until the pointer is written, and the new one from then on."""
     out = resolve_output(spark, f"objects://{tmp_path}/out")
@@ -106,7 +109,7 @@ def test_a_run_that_is_killed_at_any_change_is_not_seen(
     fill(spark, out, 3)
     needed = store.changes - before
     seen, number = [], 3
-    for changes in sorted({0, 1, *range(2, needed - 6, 7), *range(needed - 6, needed + 2)}):
+    for changes in sorted({*range(0, needed, step), *range(needed - 3, needed + 2)}):
         with store.kill_after(changes), suppress(Exception):
             fill(spark, out, number + 1)
         found = look(spark, out)
@@ -117,6 +120,25 @@ def test_a_run_that_is_killed_at_any_change_is_not_seen(
     assert {*seen} == {False, True}
     fill(spark, out, 2)  # what was left behind does no harm
     assert look(spark, out) == 2
+
+
+def test_two_runs_at_once_are_both_whole_and_the_last_is_in_force(
+    spark: SparkSession, store: ObjectStore, tmp_path: Path
+) -> None:
+    out = resolve_output(spark, f"objects://{tmp_path}/out")
+    fill(spark, out, 3)
+    with fill_folder(spark, out, is_ours, "test output") as slow:
+        stage_frame(spark.range(7).coalesce(1), slow.tables / "numbers")
+        quick = fill(spark, out, 5)
+        assert look(spark, out) == 5
+        (slow.local / "plan").mkdir()
+        write_json(slow.local / "plan" / "plan.json", {"number": 7})
+        tidy(slow)
+        write_json(slow.local / "made.json", {"number": 7})
+    assert look(spark, out) == 7
+    assert versions(tmp_path / "out") == {quick.run, slow.run}
+    pointer = json.loads((tmp_path / "out" / "CURRENT").read_text())
+    assert (pointer["previous"], pointer["version"]) == (quick.run, slow.run)
 
 
 def test_a_run_that_fails_or_is_interrupted_leaves_nothing(
@@ -278,6 +300,23 @@ def test_local_folders_with_odd_names_are_filled(spark: SparkSession, tmp_path: 
         fill(spark, tmp_path / ODD, number)
         assert look(spark, tmp_path / ODD) == number
     assert [path.name for path in tmp_path.iterdir()] == [ODD]
+
+
+def test_a_local_folder_is_on_the_disk_before_it_takes_its_place(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a folder that loses what was not synced, right before it is renamed, nothing is lost."""
+    synced, swap, place = note_syncs(monkeypatch), replacing._swap, tmp_path / "out"
+
+    def lose_power_before(new: Path, target: Path, aside: Path) -> None:
+        lose_power(new, synced)
+        swap(new, target, aside)
+
+    monkeypatch.setattr(replacing, "_swap", lose_power_before)
+    for number in (3, 4):
+        fill(spark, place, number)
+        assert look(spark, place) == number
+    assert tmp_path.stat().st_ino in synced  # where the names are
 
 
 def test_inputs_are_found_through_a_pointer(

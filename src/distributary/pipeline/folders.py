@@ -5,6 +5,7 @@ this machine's disk, and on another file system they are copied beside the table
 happens then depends on the place:
 
 - on disk, and where a folder can be renamed at once, it was made beside its place and is renamed;
+  on disk its files are synced before, so that this holds for a loss of power as well;
 - on other stores it is a new version, and a pointer is written last (`versions`).
 """
 
@@ -27,6 +28,7 @@ from pyspark.sql import SparkSession
 from distributary.files import replace_folder
 from distributary.files.faults import output_fault, summarize_error
 from distributary.files.versions import POINTER, VERSIONS
+from distributary.pipeline.durable import sync_files
 from distributary.pipeline.private import private_folder
 from distributary.pipeline.sources import full_message
 from distributary.pipeline.stores import Place, StorePath, is_uri, remove_folder
@@ -150,6 +152,8 @@ def _begin_folder(place: Place, may_replace: MayReplace, kind: str) -> Iterator[
     if isinstance(place, Path):
         with replace_folder(place, may_replace, kind) as folder:
             yield OutputFolder(run, folder, folder, place)
+            sync_files([folder, *folder.rglob("*")])
+        sync_files([place.parent])
         return
     replace = _replace_by_rename if _can_rename(place) else _add_version
     local = Path(tempfile.mkdtemp(dir=private_folder()))
