@@ -237,6 +237,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
+@pytest.mark.slow
 def test_a_run_gives_what_the_rows_written_out_give(spark: SparkSession, tmp_path: Path) -> None:
     request = Request(groups=2, sessions=4, seed=7, budget_s=0.05)
     made = []

@@ -94,7 +94,7 @@ def test_the_proposed_command_reads_any_recognisable_log_as_what_it_is(
     spark: SparkSession,
 ) -> None:
     # To shrink a failing example would take minutes.
-    @settings(up_to(80, by_default=6), phases=[Phase.generate])
+    @settings(up_to(80, by_default=3), phases=[Phase.generate])
     @given(writings("subscriptions", FORMATS), writings("publications", FORMATS), st.booleans())
     def check(wants: Writing, messages: Writing, swapped: bool) -> None:
         with tempfile.TemporaryDirectory() as name:

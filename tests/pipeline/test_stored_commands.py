@@ -302,6 +302,7 @@ def test_two_processes_at_once_both_end_and_one_of_them_is_in_force(
         check_plan(bucket, f"{tmp_path}/run/versions/{name}")
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_are_both_whole_and_the_last_is_in_force(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
