@@ -31,6 +31,7 @@ from distributary.topics.peer.tcp import (
     PeerRefusedError,
     PeerService,
     PeerSettings,
+    TopicWaitsError,
     fetch_status,
 )
 from distributary.topics.peer.tcp.client import RingClient
@@ -147,6 +148,21 @@ def test_a_client_that_no_peer_answers_says_so() -> None:
                 pass
         with pytest.raises(PeerAwayError):
             await fetch_status(PeerOptions(address), within=0.3)
+
+    run(scenario())
+
+
+def test_a_request_that_nobody_answers_though_the_peer_runs_says_so(tmp_path: Path) -> None:
+    """The peer is no part of a ring yet, so nobody can tell whether the topic exists."""
+
+    async def scenario() -> None:
+        nobody = f"{HOST}:{find_ports(1)[0]}"
+        async with serve(tmp_path / "a", nobody, joins=False) as a:
+            settings = replace(SETTINGS, timeout=0.3)
+            async with TopicClient(PeerOptions(a.name), settings) as client:
+                for ask in (client.create, client.subscribe, client.remove):
+                    with pytest.raises(TopicWaitsError, match=f"'t' did not .* {a.name} runs"):
+                        await ask("t")
 
     run(scenario())
 

@@ -12,6 +12,7 @@ from math import isfinite
 from random import Random
 from typing import Any, Self
 
+from distributary.errors import LiveError
 from distributary.machines.actions import Action, Deliver, Send
 from distributary.machines.real import DirectDriver, LinkConnection, Links, own_tasks
 from distributary.machines.real.clock import make_clock
@@ -44,7 +45,7 @@ from distributary.topics.peer.codec import CLIENT_SIDE
 from distributary.topics.peer.parameters import PeerParameters
 from distributary.topics.peer.runs import join_puts
 from distributary.topics.peer.tcp.dialing import CLIENT_LIMITS, PeerOptions, make_client_dialer
-from distributary.topics.peer.tcp.errors import PeerAwayError, PeerRefusedError
+from distributary.topics.peer.tcp.errors import PeerAwayError, PeerRefusedError, TopicWaitsError
 from distributary.topics.peer.tcp.greeting import Hello, client_name, find_fault
 from distributary.topics.peer.tcp.policy import LIVE_PEERS
 from distributary.topics.peer.tcp.requests import Confirmations, Requests
@@ -184,7 +185,7 @@ class RingClient(TopicClient):
                 self._tell_machine(message)
                 return await asyncio.shield(answer)
         except TimeoutError:
-            raise self._away() from None
+            raise self._away(topic) from None
         finally:
             if requests.close(topic):
                 self._tell_machine(CancelRequest(topic))
@@ -229,7 +230,7 @@ class RingClient(TopicClient):
         except BaseException as error:
             self._end_subscription(topic)
             if isinstance(error, TimeoutError):
-                raise self._away() from None
+                raise self._away(topic) from None
             raise
         finally:
             self._secured.pop(topic, None)
@@ -267,9 +268,10 @@ class RingClient(TopicClient):
         if not self._is_open:
             raise ClientClosedError
 
-    def _away(self) -> PeerAwayError:
-        silence = f"nothing for {self.settings.timeout:g} s"
-        return PeerAwayError(str(self.options), silence if self._connection else self._trouble)
+    def _away(self, topic: str) -> LiveError:
+        if self._connection:
+            return TopicWaitsError(self.peer, topic, self.settings.timeout)
+        return PeerAwayError(str(self.options), self._trouble)
 
     # --- the machine ---------------------------------------------------------------------------
 
