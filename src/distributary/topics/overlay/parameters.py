@@ -49,5 +49,10 @@ class OverlayParameters:
                 f"replicas must be from 0 to the leaf set's {self.leaf_set}, not {self.replicas}"
             )
 
+    @property
+    def waits_for_members(self) -> bool:
+        """Whether a root waits for a majority of a group's members."""
+        return self.give_up > 0
+
 
 DEFAULT_PARAMETERS = OverlayParameters()

@@ -108,9 +108,9 @@ class OverlayPeer:
             m.Events: scribe.on_events,
             m.TreeKeepAlive: scribe.on_tree_keep_alive,
             m.Refresh: scribe.on_refresh,
-            m.Replicate: roots.on_replicate,
-            m.Copied: roots.on_copied,
-            m.Seat: roots.on_seat,
+            m.Replicate: roots.copies.on_replicate,
+            m.Copied: roots.claiming.on_copied,
+            m.Seat: roots.copies.on_seat,
         }
         without: dict[type, Callable[[Any, float], None]] = {
             m.StartPeer: self._start,
@@ -129,14 +129,14 @@ class OverlayPeer:
             m.TreeSubscribe: scribe.on_subscribe,
             m.Orphan: scribe.on_orphan,
             m.Accepted: scribe.publisher.on_accepted,
-            m.Bequest: roots.on_bequest,
-            m.Recover: roots.on_recover,
-            m.Recovered: roots.on_recovered,
+            m.Bequest: roots.copies.on_bequest,
+            m.Recover: roots.copies.on_recover,
+            m.Recovered: roots.claiming.on_recovered,
             m.BallotRefused: roots.on_refused,
-            m.Replicated: roots.on_replicated,
-            m.Fetch: roots.on_fetch,
-            m.Seated: roots.on_seated,
-            m.Release: roots.on_release,
+            m.Replicated: roots.replication.on_replicated,
+            m.Fetch: roots.copies.on_fetch,
+            m.Seated: roots.replication.on_seated,
+            m.Release: roots.copies.on_release,
         }
         return with_sender | {kind: _leave_out_sender(take) for kind, take in without.items()}
 
@@ -155,11 +155,11 @@ class OverlayPeer:
             case ("publish", group):
                 self.scribe.publisher.on_overdue(group, now)
             case ("recover", group):
-                self.scribe.roots.on_recover_overdue(group, now)
+                self.scribe.roots.claiming.on_recover_overdue(group, now)
             case ("replicate", group, name):
-                self.scribe.roots.on_replicate_overdue(group, name, now)
+                self.scribe.roots.replication.on_replicate_overdue(group, name, now)
             case ("seat", group):
-                self.scribe.roots.on_seat_overdue(group, now)
+                self.scribe.roots.replication.on_seat_overdue(group, now)
             case ("review", group):
                 self.scribe.review(group, now)
             case _:

@@ -1,12 +1,13 @@
-"""The role of a root, from its claim on, and the majorities that it needs."""
+"""The roles of a root, each from its claim to its end, and the majorities that they need."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
-from distributary.topics.overlay.group_log import GroupLog
+from distributary.topics.overlay.effects import Effects
+from distributary.topics.overlay.group_log import GroupApplication, GroupLog
 from distributary.topics.overlay.identifiers import Peer
 from distributary.topics.overlay.messages import (
     NO_MEMBERS,
@@ -17,7 +18,7 @@ from distributary.topics.overlay.messages import (
     Recovered,
 )
 
-__all__ = ["RootRole", "RootState", "find_former", "is_majority", "version_of"]
+__all__ = ["RootRole", "RootRoles", "RootState", "find_former", "is_majority", "version_of"]
 
 
 class RootState(Enum):
@@ -73,6 +74,60 @@ class RootRole:
         if bool(found.end) is self.has_entries:
             self.members = max(self.members, found.members)
             self.proposed = max(self.proposed, found.proposed)
+
+
+class RootRoles:
+    """This peer's roles as root, by group, and how each ends.
+
+    `review` finds this peer's place in the tree of a group again.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        application: GroupApplication,
+        review: Callable[[int, float], None],
+    ) -> None:
+        self._effects = effects
+        self._application = application
+        self._review = review
+        self._roles: dict[int, RootRole] = {}
+        self.unsent: dict[int, None] = {}  # groups with entries for their replicas
+
+    def __contains__(self, group: int) -> bool:
+        return group in self._roles
+
+    def __getitem__(self, group: int) -> RootRole:
+        return self._roles[group]
+
+    def get(self, group: int) -> RootRole | None:
+        """The role in this group, if there is one."""
+        return self._roles.get(group)
+
+    def groups(self) -> list[int]:
+        """The groups of which this peer is the root, or is about to be."""
+        return list(self._roles)
+
+    def begin(self, group: int, role: RootRole) -> None:
+        """Begin a role, with a claim."""
+        self._roles[group] = role
+
+    def drop(self, group: int, now: float) -> None:
+        """End the role; the application is told if it has begun."""
+        role = self._roles.pop(group)
+        self.unsent.pop(group, None)
+        for name in role.replicas:
+            self._effects.deadlines.drop(("replicate", group, name))
+        self._effects.deadlines.drop(("recover", group))
+        self._effects.deadlines.drop(("seat", group))
+        if not role.is_recovering:
+            self._application.close(group, now)
+
+    def give_up(self, group: int, now: float) -> None:
+        """End the role, if there is one; the tree finds a root, which may be this peer again."""
+        if group in self._roles:
+            self.drop(group, now)
+            self._review(group, now)
 
 
 def find_former(role: RootRole) -> tuple[tuple[Peer, ...], ...]:

@@ -436,7 +436,7 @@ class Scribe:
                 self._pastry.suspect(silent, now)
             elif tree.parent is not None and self._ticks % parameters.refresh_every == 0:
                 self._effects.send(tree.parent.name, Refresh(tree.group))
-        self.roots.on_tick(now)
+        self.roots.copies.on_tick(now)
         self.review_all(now)
 
     def _drop_silent_children(self, now: float) -> None:
