@@ -84,7 +84,7 @@ def workload(cli: CommandLine) -> Path:
         pytest.param(
             ("plan", *FILES, "--groups", "40", "--out", "p", "--budget", "10m", "--group-cap",
              "1e9"),
-            b"annealing within", marks=pytest.mark.slow),
+            b"annealing", marks=pytest.mark.slow),
         pytest.param(
             ("sweep", *FILES, "--groups", "4,40", "--out", "p", "--budget", "10m"), b"best cost",
             marks=pytest.mark.slow),

@@ -26,6 +26,7 @@ from distributary.topics.errors import NoStateError, ServiceReplacedError
 from distributary.topics.host import ChannelMessage, TopicHost
 from distributary.topics.nats import NatsOptions, TopicClient, TopicService, run_embedded_server
 from distributary.topics.nats.state_log import StateLog
+from distributary.topics.nats.storage_watch import StorageWatch
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.records import HostState
 from tests.topics.nats.running import QUICK, Child, client, run, serving, settings
@@ -53,7 +54,10 @@ async def connected(**changes: Any) -> AsyncIterator[tuple[Client, JetStreamCont
 
 
 def new_log(nc: Client, js: JetStreamContext, policy: Policy = QUICK) -> StateLog:
-    return StateLog(js, SUBJECTS, policy, most_payload=nc.max_payload, stopping=lambda: False)
+    watch = StorageWatch(lambda line: None, lambda: nc.is_connected)
+    return StateLog(
+        js, SUBJECTS, policy, most_payload=nc.max_payload, stopping=lambda: False, watch=watch
+    )
 
 
 def new_lease(js: JetStreamContext, **how: Any) -> KeptLease:

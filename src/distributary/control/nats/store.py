@@ -33,7 +33,13 @@ from distributary.control.reports import InterestRecord, PublisherRecord
 from distributary.control.settings import ControlSettings
 from distributary.control.status import AuditEntry
 from distributary.errors import StateError
-from distributary.machines.nats.jetstream import AWAY, WRONG_SEQUENCE, create_replicated
+from distributary.machines.nats.jetstream import (
+    AWAY,
+    MORE_ROOM,
+    RESTART,
+    WRONG_SEQUENCE,
+    create_replicated,
+)
 from distributary.machines.nats.tail import follow_stream
 from distributary.model import Plan
 
@@ -59,11 +65,6 @@ _LONG_TEXT = 200  # characters, of what is too long for a message
 _KEPT_DECISIONS = 10  # earlier values of a key, should the last one be damaged
 
 DAMAGED, REFUSED = "damaged key", "server refuses to store"
-MORE_ROOM = "; give the server's disk, and its limits, more room"
-RESTART = (
-    ", and restart it if it is a server of your own: after a full disk it does not write again by "
-    "itself (an embedded one is restarted)"
-)
 
 
 class StoppedError(Exception):

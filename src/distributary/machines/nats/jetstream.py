@@ -15,7 +15,15 @@ from nats.js import JetStreamContext
 from distributary.errors import StateError
 from distributary.machines.nats.errors import JetStreamAwayError
 
-__all__ = ["AWAY", "WRONG_SEQUENCE", "ask_again", "create_replicated", "find_jetstream"]
+__all__ = [
+    "AWAY",
+    "MORE_ROOM",
+    "RESTART",
+    "WRONG_SEQUENCE",
+    "ask_again",
+    "create_replicated",
+    "find_jetstream",
+]
 
 T = TypeVar("T")
 
@@ -36,6 +44,13 @@ AWAY: Final = (
     nats.errors.OutboundBufferLimitError,
     nats.js.errors.NoStreamResponseError,
     nats.js.errors.ServiceUnavailableError,
+)
+
+# What to do about a server that stores nothing.
+MORE_ROOM: Final = "; give the server's disk, and its limits, more room"
+RESTART: Final = (
+    ", and restart it if it is a server of your own: after a full disk it does not write again by "
+    "itself (an embedded one is restarted)"
 )
 
 

@@ -67,6 +67,7 @@ from distributary.topics.nats.packets import (
 from distributary.topics.nats.permissions import Refusal, read_refusal
 from distributary.topics.nats.policy import LIVE
 from distributary.topics.nats.state_log import StateLog, StoppedError
+from distributary.topics.nats.storage_watch import StorageWatch
 from distributary.topics.nats.subjects import JOINT, Subjects
 from distributary.topics.status import TopicStatus, status_of
 from distributary.topics.store import TopicStore
@@ -160,6 +161,7 @@ class TopicService:
         self.standing_by = asyncio.Event()  # at least once
         self.reports: list[str] = []  # what of its state could not be brought back
         self._report = report
+        self._watch = StorageWatch(report, lambda: self._nc.is_connected)
         self._denied: set[tuple[str, str]] = set()  # what the server refuses, reported once
         self._opened = store
         self._claim = Lease(self.subjects)
@@ -260,6 +262,13 @@ class TopicService:
             # One that is lost while we serve is proven at the beginning of a turn.
             if self._lease.held or self._driver is None:
                 await self._lease.announce(self._nc)
+            self._note_lease()
+
+    def _note_lease(self) -> None:
+        if self._lease.held:
+            self._watch.note_stored("lease")
+        elif isinstance(self._lease, KeptLease):
+            self._watch.note_failed("lease")
 
     def _open_former(self, store: Store | None) -> _Former | None:
         """Read the state that a former version kept in the folder, before there is a lease.
@@ -277,6 +286,7 @@ class TopicService:
             self.settings.policy,
             most_payload=self._nc.max_payload,
             stopping=lambda: self._stopping,
+            watch=self._watch,
         )
         was_empty = await log.open()
         self.reports = log.reports
@@ -351,6 +361,7 @@ class TopicService:
             self._check_open()
             if self._nc.is_connected:
                 await self._lease.prove(self._nc)
+                self._note_lease()
             else:
                 await asyncio.sleep(_SOON)
 

@@ -28,6 +28,7 @@ from nats.js.api import RetentionPolicy, StorageType, StreamConfig, StreamInfo
 from distributary.errors import StateError
 from distributary.machines.nats.jetstream import AWAY, create_replicated
 from distributary.topics.errors import ServiceReplacedError
+from distributary.topics.nats.storage_watch import StorageWatch
 from distributary.topics.nats.subjects import Subjects
 from distributary.topics.policy import Policy
 from distributary.topics.records import UNUSABLE, HostState, is_record
@@ -78,6 +79,7 @@ class StateLog:
         *,
         most_payload: int,
         stopping: Callable[[], bool],
+        watch: StorageWatch,
     ) -> None:
         self.state = HostState()
         self.reports: list[str] = []
@@ -87,6 +89,7 @@ class StateLog:
         self._policy = policy
         self._room = most_payload - _HEADERS
         self._stopping = stopping
+        self._watch = watch
         self._writer = secrets.token_hex(8)
         self._writes = itertools.count()
         self._last = 0  # sequence number
@@ -175,11 +178,13 @@ class StateLog:
                     raise ServiceReplacedError(self._subjects.prefix) from error
                 if not isinstance(error, AWAY):
                     raise self._fault(error) from error
-            except AWAY:
-                pass
+                self._watch.note_failed("state", error)
+            except AWAY as error:
+                self._watch.note_failed("state", error)
             if self._stopping():
                 raise StoppedError
             await asyncio.sleep(_PAUSE)
+        self._watch.note_stored("state")
         self._last += 1
         self._size += len(piece)
 
