@@ -106,7 +106,6 @@ def steps_of_batch(spark: SparkSession, folder: Path, number: int) -> list[tuple
     return steps
 
 
-@pytest.mark.slow
 def test_a_stream_killed_within_a_merge_ends_as_one_that_was_not(
     spark: SparkSession, logs: Path, undisturbed: tuple[StreamJob, LedgerState]
 ) -> None:
