@@ -78,7 +78,7 @@ def test_events_reach_exactly_those_who_want_them(
     check_random_changes(data, topology, policy, Scan)
 
 
-@up_to(25, by_default=10)
+@up_to(25, by_default=6)
 @given(data=st.data(), topology=topologies())
 def test_link_matching_by_the_search_tree(data: st.DataObject, topology: Topology) -> None:
     check_random_changes(data, topology, "link-matching", partial(Folded, SMALL))

@@ -107,7 +107,7 @@ def settle_after(exchange: Exchange) -> None:
     assert came == Counter((flow, number) for flow in served for number in range(1, 21))
 
 
-@pytest.mark.parametrize("far", [0.0, 0.02])
+@pytest.mark.parametrize("far", [0.0, pytest.param(0.02, marks=pytest.mark.slow)])
 def test_a_receiver_stays_small_in_a_storm_and_recovers_after(far: float) -> None:
     exchange = Exchange(PLAN, WANTED, PARAMS)
     storm = ReceiverStorm(np.random.default_rng(1), WANTED, exchange.incarnation, far)

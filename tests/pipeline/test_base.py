@@ -347,6 +347,7 @@ def follow_with_base(spark: SparkSession, folder: Path) -> Arriving:
     return logs
 
 
+@pytest.mark.slow
 def test_a_stream_stopped_while_it_takes_a_base_ends_as_one_that_was_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:

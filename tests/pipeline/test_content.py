@@ -218,6 +218,7 @@ def nearest(given: World, cores: list[frozenset[str]], texts: frozenset[str]) ->
     return min(larger or cores, key=price)
 
 
+@pytest.mark.slow
 def test_without_folding_a_flow_is_a_set_of_filters(
     spark: SparkSession, released: list[Content]
 ) -> None:
@@ -233,7 +234,10 @@ def test_without_folding_a_flow_is_a_set_of_filters(
             assert found.filters_of[found.flow_of[event["ts"]]] == texts
 
 
-@pytest.mark.parametrize(("max_flows", "rare"), [(7, 1), (1000, 6), (5, 10_000)])
+@pytest.mark.parametrize(
+    ("max_flows", "rare"),
+    [(7, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1000, 6), (5, 10_000)))],
+)
 def test_rare_sets_are_folded_into_the_nearest_and_nobody_is_excluded(
     spark: SparkSession, released: list[Content], max_flows: int, rare: int
 ) -> None:

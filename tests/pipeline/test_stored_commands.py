@@ -110,6 +110,7 @@ def test_the_tables_of_a_catalog_are_those_of_the_folder(
         assert len(as_text) == len(folder) > 0
 
 
+@pytest.mark.slow
 def test_replay_reads_a_plan_by_its_pointer_and_writes_to_both(
     spark: SparkSession, bucket: Bucket
 ) -> None:

@@ -159,7 +159,15 @@ def test_a_mapped_log_is_the_same_in_any_number_of_files(
     assert count(parts) == count(whole)
 
 
-@pytest.mark.parametrize(("unit", "scale"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+@pytest.mark.parametrize(
+    ("unit", "scale"),
+    [
+        ("s", 1),
+        pytest.param("ms", 10**3, marks=pytest.mark.slow),
+        pytest.param("us", 10**6, marks=pytest.mark.slow),
+        ("ns", 10**9),
+    ],
+)
 @pytest.mark.parametrize("kind", ["json", "csv", "int64", "float64", "text"])
 def test_the_unit_of_times_is_found(
     spark: SparkSession, tmp_path: Path, unit: str, scale: int, kind: str
