@@ -11,10 +11,10 @@ from tests.topics.schedules import POLICIES, run_schedule
     ("policy", "schedules"), [("tamara", 60), ("ours", 60), ("told", 60), ("hasty", 20)]
 )
 def test_seeded_schedules_lose_nothing(policy: str, schedules: int) -> None:
-    """`make test` runs these 200, of about 85 ms each; `make test-all` runs 5,000 more.
+    """`make test` runs these 200, of about 65 ms each; `make test-all` runs 5,000 more.
 
-    With those of peers and of services that take over it is 500 schedules by default, which take
-    40 s of processor time; a suite of 5,000 would take seven minutes, and nobody would run it.
+    With those of peers and of services that take over it is 492 schedules by default, which take
+    half a minute of processor time; 5,000 would take five minutes, and nobody would run them.
     """
     watches = [run_schedule(seed, policy) for seed in range(schedules)]
     assert max(watch.clusters for watch in watches) > 0  # something happened

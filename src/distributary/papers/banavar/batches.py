@@ -192,12 +192,12 @@ def _own_words(prices: Prices) -> str:
         f"{prices.rate(many, 0.0):.0f} one by one and {prices.rate(many, JUDGED):.0f} in batches "
         f"{_name(JUDGED)}, by which events are missed. What is left is the price of a message for "
         "each change: above about "
-        f"{_overtaken(prices):g} changes/s batches {_name(JUDGED)} carry more by over "
+        f"{_find_bearable_changes(prices):g} changes/s batches {_name(JUDGED)} carry more by over "
         f"{percent(SMALL)}. [The benchmarks](../benchmarks.md) have the time for each change."
     )
 
 
-def _overtaken(prices: Prices) -> float:
+def _find_bearable_changes(prices: Prices) -> float:
     """The most changes a second at which ours loses little against batches."""
     return max(
         changes

@@ -193,11 +193,11 @@ class Replication:
     def _send_whole(self, group: int, role: RootRole, name: str, now: float) -> None:
         copy = self._copies.log(group)
         role.sent[name] = copy.end
-        message = Replicate(group, role.ballot, copy.end, (), copy.copy(), self._known(copy))
+        message = Replicate(group, role.ballot, copy.end, (), copy.copy(), self._name_members(copy))
         self._effects.send(name, message)
         self._expect(group, name, now)
 
-    def _known(self, copy: GroupLog) -> Members | None:
+    def _name_members(self, copy: GroupLog) -> Members | None:
         """The members, if they are not named apart."""
         return None if self._parameters.waits_for_members else copy.members
 
